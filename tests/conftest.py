@@ -132,6 +132,15 @@ def frames():
 
 
 @pytest.fixture(scope="session")
+def forks():
+    """What forks scripts from a process that has imported Seamark once; see `forking.Forks`."""
+    from forking import forking_seamark
+
+    with forking_seamark() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
 def torch_forks():
     """What forks ranks from a process that has imported torch once; see `forking.Forks`."""
     pytest.importorskip("torch")

@@ -7,14 +7,8 @@ run over a process group are skipped where torch is missing.
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
-import subprocess
-import sys
 import textwrap
-import threading
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import journals
@@ -23,22 +17,30 @@ from recording import QUIET
 
 from seamark import Run, init_run
 from seamark.errors import ArgumentError
-from seamark.journal.headers import header_of
 from seamark.run.run import make_run
 
-HEAD = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
+HEAD = f"""
+import os, sys
+from seamark import init_run
+quiet = {QUIET!r}
+
+def join():
+    import torch.distributed as dist
+    dist.init_process_group("gloo", init_method="file://" + sys.argv[2],
+        rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+    dist.barrier()  # else one may be gone before the other is connected with it
+    return dist
+"""
 
 
-def on_forked_ranks(torch_forks, code, *args, size=2):
-    """Run a script on every rank at once, in processes that have torch already."""
+def on_ranks(forks, code, *args, size=2):
     environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]
-    ended = torch_forks.run(HEAD + JOIN + textwrap.dedent(code), *args, environments=environments)
+    ended = forks.run(HEAD + textwrap.dedent(code), *args, environments=environments)
     assert [each.code for each in ended] == [0] * size, [each.stderr for each in ended]
     return [each.stdout for each in ended]
 
 
 def begin(root, **given):
-    """Begin the run of a test on this rank."""
     return init_run("p", root=root, ranks="all", **{"custom_run_id": "one", **QUIET, **given})
 
 
@@ -107,14 +109,9 @@ EVERY_VERB = """
 
 
 @pytest.mark.once
-def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
+def test_every_rank_writes_its_series_beside_those_of_rank_0(forks, tmp_path):
     """One run; values, tags and files are rank 0's; nothing is warned about or counted."""
-    words = [sys.executable, "-c", HEAD + textwrap.dedent(EVERY_VERB), str(tmp_path)]
-    environments = [{**os.environ, "RANK": rank, "WORLD_SIZE": "2"} for rank in "01"]
-    pipe = subprocess.PIPE
-    ranks = [subprocess.Popen(words, env=env, stdout=pipe, text=True) for env in environments]
-    said = [each.communicate(timeout=180)[0].split() for each in ranks]
-    assert [each.returncode for each in ranks] == [0, 0]
+    said = [each.split() for each in on_ranks(forks, EVERY_VERB, str(tmp_path))]
     run = opened(tmp_path)
     assert said == [[run.id, "True", "True"], [run.id, "False", "True"]]
     shared = ["acc", "both/a", "both/b", "cleared", "helper", "loss", "many", "numbered", "one"]
@@ -145,8 +142,6 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
 
 @pytest.fixture
 def become(monkeypatch):
-    """Make this process a rank."""
-
     def become(rank, size=2):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", str(size))
@@ -172,25 +167,6 @@ def test_files_of_other_ranks_are_not_stored(tmp_path, become):
     assert not any(b"1" in blob.read_bytes()[:10] for blob in blobs)
 
 
-def test_each_rank_notes_how_it_ended(tmp_path, become):
-    """Also one that failed, whose word does not decide the run's state."""
-    settings = {"capture_traceback": True, "capture": QUIET["capture"] | {"host": True}}
-    for rank in range(2):
-        become(rank)
-        run = begin(tmp_path, **settings)
-        run.log_metrics({"loss": 1}, 0)
-        if rank:
-            run.__exit__(ValueError, ValueError("rank one"), None)
-        run.stop()
-    assert run["sys/state"].fetch() == "completed"
-    assert not run.exists("sys/failed")
-    told = {one.rank: (one.state, one.why) for one in run.session.recorded.view().ranks()}
-    assert told == {0: ("completed", ""), 1: ("failed", "ValueError: rank one")}
-    header = headers(run)[1]
-    assert "rank one" in run[f"monitoring/{header['writer']}/traceback"].fetch()
-    assert run[f"monitoring/{header['writer']}/pid"].fetch() == header["pid"]
-
-
 @pytest.mark.parametrize("known", [{"RANK": "0"}, {"RANK": "1"}, {"NODE_RANK": "1"}])
 def test_ranks_that_cannot_agree_are_told_and_write_nothing(tmp_path, monkeypatch, known):
     for name, value in {"WORLD_SIZE": "2", **known}.items():
@@ -214,66 +190,6 @@ def test_one_process_alone_records_the_same_as_without_ranks(tmp_path):
     assert told[0] == told[1]
 
 
-def test_a_rank_reads_little_before_its_first_record(tmp_path, become, monkeypatch):
-    """With hundreds of ranks it waits for that: each journal is opened twice, to read its ends."""
-    for other in (2, 3, 4):
-        become(other, 5)
-        with begin(tmp_path) as run:
-            for step in range(1000):
-                run.log_metrics({"loss": step}, step)
-    header_of.cache_clear()  # as in a process of its own
-    become(1, 5)
-    opened, read, names, me = Counter(), Counter(), {}, threading.get_ident()
-    really_open, really_read = os.open, os.pread
-
-    def open_(path, *args, **options):
-        fd = really_open(path, *args, **options)
-        if threading.get_ident() == me:  # others may take their time
-            above = names.get(options.get("dir_fd"))
-            names[fd] = os.fspath(path) if above is None else f"{above}/{path}"
-            opened[names[fd]] += 1
-        return fd
-
-    def pread(fd, *args):
-        found = really_read(fd, *args)
-        if threading.get_ident() == me:
-            read[names[fd]] += len(found)
-        return found
-
-    journals = [os.fspath(journal.path) for journal in run.folder.journals()]
-    monkeypatch.setattr(os, "open", open_)
-    monkeypatch.setattr(os, "pread", pread)
-    with begin(tmp_path) as run:
-        run.log_metrics({"loss": 1.0}, 0)
-    assert [opened[path] for path in journals] == [2, 2, 2]
-    assert max(read[path] for path in journals) < 16_384 < Path(journals[0]).stat().st_size
-
-
-@pytest.mark.parametrize("mode", ["disabled", "read-only", "debug"])
-def test_other_ranks_write_nothing_in_modes_that_write_nothing(tmp_path, become, mode):
-    with begin(tmp_path) as run:
-        run["x"] = 1
-    before = sorted(tmp_path.rglob("*"))
-    become(1)
-    again = begin(None if mode == "debug" else tmp_path, mode=mode)
-    again.log_metrics({"loss": 1}, 0)
-    again.stop()
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, become):
-    given: dict[str, Any] = {}
-    for _ in range(2):
-        for rank in range(2):
-            become(rank)
-            with begin(tmp_path, **given) as run:
-                run.log_metrics({"loss": 1})
-                run["note"].append("x")
-        given = {"with_id": run.id, "custom_run_id": None}
-    for path in ("loss", "ranks/1/loss"):
-        assert run[path].fetch_points().step.tolist() == [0, 1]
-
-
 def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
     """As loggers travel to spawned workers; also before anything was recorded."""
     lazy = make_run(project="p", root=tmp_path, ranks="all", **QUIET)
@@ -288,8 +204,7 @@ def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
     assert {rank: one["owner"] for rank, one in headers(run).items()} == {0: True, 1: False}
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_may_be_another_rank(tmp_path):
+def test_a_forked_process_may_be_another_rank(forks, tmp_path):
     cases = [(ranks, begun) for ranks in ("zero", "all") for begun in (False, True)]
     code = f"""
         for ranks, begun in {cases}:
@@ -314,9 +229,8 @@ def test_a_forked_process_may_be_another_rank(tmp_path):
             run.log_metrics({{"loss": 0}}, 1)
             run.stop()
     """
-    words = [sys.executable, "-c", HEAD + textwrap.dedent(code), str(tmp_path)]
-    done = subprocess.run(words, check=False, stderr=subprocess.PIPE, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
+    (done,) = forks.run(HEAD + textwrap.dedent(code), str(tmp_path), environments=[{}])
+    assert done.code == 0, done.stderr
     for ranks, begun in cases:
         run = opened(tmp_path, custom_run_id=f"{ranks} {begun}")
         others = ["ranks/1/loss", "ranks/2/loss"] if ranks == "all" else []
@@ -341,70 +255,38 @@ def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, cap
 
 # -------------------------------------------------------------------- over a process group
 
-JOIN = """
-def join():
-    import torch.distributed as dist
-    dist.init_process_group("gloo", init_method="file://" + sys.argv[2],
-        rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
-    dist.barrier()  # else one may be gone before the other is connected with it
-    return dist
-"""
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_ranks_agree_on_a_run_that_was_named(torch_forks, tmp_path):
-    """Rank 0 says which run it is, also to a rank that finds another one or none by that name."""
-    made = [init_run("p", root=tmp_path / root, name="n", **QUIET) for root in ("r", "other")]
-    for run in made:
-        run.stop()
-    code = """
-        from seamark.errors import RunNotFoundError
-        dist = join()
-        for its in sys.argv[3:]:
-            root = sys.argv[1] if dist.get_rank() == 0 else its
-            for word in ("n", "latest"):
-                with init_run("p", root=root, with_id=word, ranks="all", **quiet) as run:
-                    run.log_metrics({"loss": dist.get_rank()}, 0)
-                print(run.id)
-            for word in ("nothing", "p/nothing"):
-                try:
-                    init_run("p", root=root, with_id=word, ranks="all", **quiet)
-                except RunNotFoundError as error:
-                    print(str(error).startswith("no run"))
-        dist.destroy_process_group()
-    """
-    words = [str(tmp_path / name) for name in ("r", "meet", "other", "none")]
-    said = on_forked_ranks(torch_forks, code, *words)
-    assert said == [f"{made[0].id}\n{made[0].id}\nTrue\nTrue\n" * 2] * 2
-
 
 @pytest.mark.parametrize("disabled", [False, True])
 @pytest.mark.once
 def test_ranks_agree_over_a_process_group(torch_forks, tmp_path, disabled):
-    """The id of rank 0, whatever each minted; a rank that is disabled keeps nobody waiting."""
+    """The id of rank 0, whatever each minted, and whichever run it finds by a name.
+
+    A rank that is disabled keeps nobody waiting.
+    """
     code = f"""
         dist = join()
         mode = "disabled" if {disabled} and dist.get_rank() == 1 else None
-        run = init_run("p", root=sys.argv[1], ranks="all", mode=mode, **quiet)
+        run = init_run("p", root=sys.argv[1], name="n", ranks="all", mode=mode, **quiet)
         run.log_metrics({{"loss": dist.get_rank()}}, 0)
         print(run.id)
         run.stop()
+        if not {disabled}:
+            dist.barrier()
+            its = sys.argv[1] + "-none" * dist.get_rank()
+            with init_run("p", root=its, with_id="n", ranks="all", **quiet) as again:
+                print(again.id)
         dist.destroy_process_group()
     """
-    said = on_forked_ranks(torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
-    assert len(set(said)) == 1
-    run = opened(tmp_path / "root", with_id=said[0].strip())
+    said = on_ranks(torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
+    (name,) = {word for each in said for word in each.split()}
+    run = opened(tmp_path / "root", with_id=name)
     assert series_paths(run) == ["loss"] if disabled else ["loss", "ranks/1/loss"]
 
 
 @pytest.mark.once
 @pytest.mark.thorough
 def test_loggers_agree_once_the_ranks_can_talk(torch_forks, tmp_path):
-    """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet.
-
-    A rank that was silent before records from then on.
-    """
+    """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet."""
     code = """
         from seamark.errors import ArgumentError
         from seamark.run.adapters import agreed_run
@@ -414,10 +296,9 @@ def test_loggers_agree_once_the_ranks_can_talk(torch_forks, tmp_path):
         silent = make_run(**given)
         try:
             lazy.session.agree()
+            raise AssertionError
         except ArgumentError as error:
             assert "init_process_group" in str(error)
-        else:
-            raise AssertionError
         assert lazy.session.recording == (os.environ["RANK"] == "0")  # whose id it will be
         assert agreed_run(silent) is silent  # nobody else records
         assert not os.path.exists(sys.argv[1])
@@ -426,19 +307,15 @@ def test_loggers_agree_once_the_ranks_can_talk(torch_forks, tmp_path):
             lazy.log_metrics({"early": 1.0}, 0)
             lazy["early"].append("x")
             assert lazy.writer is None
-        agreed = agreed_run(lazy)
-        assert agreed is lazy
-        assert agreed_run(agreed) is agreed
+        assert agreed_run(agreed_run(lazy)) is lazy
         for step in range(2):
-            agreed.log_metrics({"loss": 1.0}, step)
-        agreed.stop()
-        print(agreed.id)
+            lazy.log_metrics({"loss": 1.0}, step)
+        lazy.stop()
+        print(lazy.id)
         assert agreed_run(silent).id == agreed_run(silent).id
         dist.destroy_process_group()
     """
-    said = on_forked_ranks(
-        torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3
-    )
+    said = on_ranks(torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
     assert len(set(said)) == 1
     run = opened(tmp_path / "root", with_id=said[0].strip())
     assert series_paths(run) == ["loss", "ranks/1/loss", "ranks/2/loss"]
@@ -464,7 +341,7 @@ def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
         assert dist.group.WORLD is group
         dist.destroy_process_group()
     """
-    assert on_forked_ranks(torch_forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
+    assert on_ranks(torch_forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
 
 
 # -------------------------------------------------------------------- ranks that record nothing
@@ -472,10 +349,7 @@ def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
 
 @pytest.mark.parametrize(
     ("told", "changed"),
-    [
-        ({"RANK": "1", "WORLD_SIZE": "2"}, True),
-        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, False),
-    ],
+    [({"RANK": "1", "WORLD_SIZE": "2"}, True), ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, False)],
 )
 def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypatch, told, changed):
     """A variable that somebody may change is looked at each time; that of a launcher is not."""

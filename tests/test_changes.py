@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
-import sys
+import signal
 
 import pytest
 from click.testing import CliRunner
@@ -61,17 +61,19 @@ def test_changes_are_those_of_the_project_and_below(tmp_path, project):
 def test_crash_is_a_change_once(tmp_path, project):
     """Nothing is recorded for that: it is found out by looking."""
     cursor = project.fetch_changes().cursor
-    code = (
-        "import os; from seamark import init_run\n"
-        f"run = init_run(project='team', custom_run_id='dead', root={str(tmp_path)!r})\n"
-        "run['lr'] = 1.0\nprint(run['sys/id'].fetch(), flush=True)\ninput()"
-    )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as training:
-        run = training.stdout.readline().strip()
+    reads, writes = os.pipe()
+    if not (training := os.fork()):
+        run = begin(tmp_path, "dead")
+        run["lr"] = 1.0
+        os.write(writes, run.id.encode())
+        signal.pause()
+    try:
+        run = os.read(reads, 100).decode()
         found = project.fetch_changes(cursor)
         assert told(found) == [(run, "running")]
-        training.kill()
+    finally:
+        os.kill(training, signal.SIGKILL)
+        os.waitpid(training, 0)
     later = project.fetch_changes(found.cursor)
     assert told(later) == [(run, "crashed")]
     assert project.fetch_changes(later.cursor).runs == []

@@ -22,7 +22,6 @@ def run():
 
 @pytest.fixture(params=[False, True], ids=["reference", "keep"])
 def keep(request):
-    """Whether bytes are kept."""
     return request.param
 
 
@@ -39,7 +38,6 @@ def save(name, content="weights"):
 
 
 def update(files, *locations):
-    """Name checkpoints after a save, as a callback does."""
     files.update(list(locations), "kept")
 
 
@@ -94,14 +92,20 @@ def test_a_named_file_is_recorded_once_it_exists(run, files):
     assert len(names(run)) == 3
 
 
-def test_a_file_is_removed_after_its_successor_was_named(run, files):
-    first, second = save("1.ckpt"), save("2.ckpt")
-    update(files, first)
-    update(files, second)
+def test_a_file_is_removed_after_its_successor_was_named(run, files, keep):
+    """A content that another record has stays; those that none has go."""
+    first, second = save("1.ckpt", "one"), save("2.ckpt", "two")
+    update(files, first, save("same.ckpt", "two"))
+    update(files, second, save("same.ckpt", "two"))
     Path(first).unlink()
-    assert sorted(names(run)) == ["1", "2"]
+    assert sorted(names(run)) == ["1", "2", "same"]
+    Path("kept/same.ckpt").unlink()
     update(files, second)
     assert sorted(names(run)) == ["2"]
+    assert len(list(run.folder.blobs_dir.glob("[!.]*"))) == keep
+    if keep:
+        run["model/checkpoints/2"].download("copy")
+        assert Path("copy").read_text() == "two"
     save("1.ckpt")
     update(files, first, second)
     assert sorted(names(run)) == ["1", "2"]
@@ -152,21 +156,8 @@ def test_only_what_this_callback_recorded_is_removed(run, files, keep):
     Path(path).unlink()
     update(files)
     assert sorted(one.path for one in run.session.recorded.attributes("model")) == [
-        *("model/checkpoints/a/b", "model/checkpoints/note", "model/other/checkpoints/a"),
+        *("model/checkpoints/a/b", "model/checkpoints/note", "model/other/checkpoints/a")
     ]
-
-
-def test_one_blob_is_kept_for_each_content_on_record(run):
-    files = CheckpointSet(run, "model/checkpoints", keep=True)
-    one, two, same = save("1.ckpt", "one"), save("2.ckpt", "two"), save("3.ckpt", "two")
-    update(files, one, two, same)
-    Path(one).unlink()
-    Path(two).unlink()
-    update(files, same)
-    run.wait()
-    assert len(list(run.folder.blobs_dir.glob("[!.]*"))) == 1
-    run["model/checkpoints/3"].download("copy")
-    assert Path("copy").read_text() == "two"
 
 
 def test_a_continued_run_takes_over_references(run):

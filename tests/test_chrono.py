@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from recording import QUIET
@@ -85,16 +85,13 @@ def test_an_exception_inside_a_block_goes_on_and_its_time_counts(run, clock):
 def test_blocks_of_threads_are_not_nested(run):
     chrono, barrier = run.chrono("work"), threading.Barrier(4)
 
-    def work():
+    def work(_):
         for _ in range(50):
             with chrono:
                 barrier.wait()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert run["chronos/work"].fetch().count == 200
     assert sorted(run["chronos"]) == ["work"]
 
@@ -163,18 +160,6 @@ def test_a_block_that_cannot_be_recorded_raises_nothing(caplog):
     with again.chrono("late"):
         pass
     assert not again.exists("chronos/late")
-
-
-def test_a_forked_child_keeps_its_own_times(run):
-    with run.chrono("both"):
-        if not (child := os.fork()):
-            with run.chrono("child"):
-                pass
-            run.stop()
-            os._exit(0)
-        os.waitpid(child, 0)
-    assert run["chronos/both"].fetch().count == 1
-    assert run["chronos/both/child"].fetch().count == 1
 
 
 def test_without_a_device_wall_time_is_taken_and_one_warning_says_so(run, clock, caplog):

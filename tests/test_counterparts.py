@@ -154,7 +154,6 @@ def names_in(words):
 
 
 def plain(code):
-    """Return code without what a formatter decides."""
     return re.sub(r",(?=[)\]}])", "", re.sub(r"\s+", "", code)).replace("'", '"')
 
 
@@ -192,13 +191,3 @@ def test_names_of_other_programs_are_errors_that_name_ours(tmp_path):
     for owner, name in re.findall(r"\b(seamark|run|project)\.(\w+)", said):
         home = {"seamark": seamark, "run": seamark.Run, "project": seamark.Project}[owner]
         assert hasattr(home, name), (owner, name)
-
-
-def test_a_run_has_its_name_and_state_as_attributes(tmp_path):
-    """While it records, and for a reader, whichever name it was opened by."""
-    run = seamark.init_run("p", name="given", root=tmp_path / "root", **QUIET)
-    assert (run.name, run.state) == ("given", "running")
-    run.set_state("failed", detail="broken")
-    run.stop()
-    read = seamark.init_run("p", with_id=run.id, mode="read-only", root=tmp_path / "root")
-    assert (read.name, read.state) == ("given", "failed")

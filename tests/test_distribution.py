@@ -24,7 +24,6 @@ def group(monkeypatch):
 
 
 def test_a_real_process_group_is_described(group):
-    """The model that is trained says how."""
     import torch
 
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), static_graph=True)
@@ -35,9 +34,11 @@ def test_a_real_process_group_is_described(group):
         assert (found["world_size"], found["accelerator"]) == (1, "cpu")
         assert found["static_graph"]
         assert run.log_distribution(group)["backend"] == "gloo"
+        told = run.log_distribution(torch.nn.DataParallel(torch.nn.Linear(2, 2)))
+        assert (told["strategy"], told["world_size"]) == ("DataParallel", 1)
 
 
-def test_classes_of_libraries_that_are_not_here_are_known_by_name():
+def test_classes_of_libraries_that_are_not_here_are_known_by_name(monkeypatch):
     """A class of that name in a package of that name is asked for plain facts only."""
 
     class MirroredStrategy:
@@ -59,10 +60,18 @@ def test_classes_of_libraries_that_are_not_here_are_known_by_name():
         def train_batch_size(self):
             raise RuntimeError
 
+    class DataParallel:
+        device_ids = (0, 1)
+
     DeepSpeedEngine.__module__ = "deepspeed.runtime.engine"
+    DataParallel.__module__ = "torch.nn.parallel.data_parallel"
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "4")
     with seamark.init_run() as run:
         told = run.log_distribution(MirroredStrategy())
         assert told == {"strategy": "MirroredStrategy", "world_size": 4, **told}
+        told = run.log_distribution(DataParallel())  # one process, whatever the environment says
+        assert (told["strategy"], told["world_size"], told["devices"]) == ("DataParallel", 1, 2)
         run.log_distribution(DeepSpeedEngine())
         found = run["distributed"].fetch()
         assert found["strategy"] == "DeepSpeed"
@@ -76,17 +85,7 @@ def test_classes_of_libraries_that_are_not_here_are_known_by_name():
             run.log_distribution(os)
 
 
-def test_data_parallel_is_one_process():
-    """What it holds is known, not what the environment says of others."""
-    torch = pytest.importorskip("torch")
-    with seamark.init_run() as run:
-        told = run.log_distribution(torch.nn.DataParallel(torch.nn.Linear(2, 2)))
-        assert told["strategy"] == "DataParallel"
-        assert told["world_size"] == 1
-
-
 def test_the_device_is_one_of_torch():
-    """Without an accelerator it is the CPU."""
     torch = pytest.importorskip("torch")
     found = seamark.utils.device()
     assert isinstance(found, torch.device)

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import json
 import math
-import operator
 import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
@@ -104,7 +103,6 @@ def test_existing_run_is_refused_and_no_run_is_written():
     assert not (FIRST / "team/p/another").exists()
 
 
-TIME_WORDS = "a time such as '2025-01-31T12:00:00.000000000Z'"
 WRONG: list[tuple[str, Any, str]] = [
     ("run", "../x", "run: "),
     ("project", 3, "project: expected a name, got int: 3"),
@@ -121,22 +119,14 @@ WRONG: list[tuple[str, Any, str]] = [
     ("attributes sys/tags value", "x", "attributes['sys/tags'].value: expected a list of t"),
     ("attributes sys/state value", "x", "attributes['sys/state'].value: expected one of c"),
     ("attributes sys/creation_time value", "2300-01-01T00:00:00+00:00", "attributes['sys/cr"),
-    (
-        "attributes sys/modification_time value",
-        "2020-01-01T00:00:00Z",
-        "attributes['sys/modification_time'].value: expected a time from sys/creation_time",
-    ),
+    ("attributes sys/modification_time value", "2020-01-01T00:00:00Z", "attributes['sys/modi"),
     ("series", None, "series: expected an object with the points of 'gone'"),
     ("series loss", None, "series.loss: expected an object with step, value, time and attem"),
     ("series loss value 2", "3", "series.loss.value[2]: expected a number, 'nan', 'inf'"),
     ("series loss value 2", 10**400, "series.loss.value[2]: expected a number that fits"),
     ("series loss step 0", "nan", "series.loss.step[0]: expected a finite number, got"),
     ("series loss step", [1], "series.loss.value: expected length 1 (as step), got 4"),
-    (
-        "series loss time 1",
-        "2026-13-01T00:00:00Z",
-        f"series.loss.time[1]: expected {TIME_WORDS}, got str: '2026-13-01T00:00:00Z'",
-    ),
+    ("series loss time 1", "2026-13-01T00:00:00Z", "series.loss.time[1]: expected a time such as"),
     ("series loss attempt 3", -2, "series.loss.attempt[3]: expected the number of an att"),
     ("texts log value 0", {"sha256": "x"}, "texts.log.value[0]: expected a text"),
     ("histograms counts value 0", [[1], [2]], "histograms.counts.value[0]: expected one m"),
@@ -233,31 +223,35 @@ STEPS = st.one_of(
     st.tuples(st.just("assign"), PATHS, VALUES),
     st.tuples(st.just("points"), PATHS, POINTS),
     st.tuples(st.just("text"), PATHS, st.text(max_size=10)),
-    st.tuples(st.sampled_from(["delete", "clear", "again"]), PATHS, st.none()),
+    st.tuples(st.sampled_from(["pop", "clear", "again"]), PATHS, st.none()),
     st.tuples(st.just("tag"), PATHS, st.text(max_size=5)),
 )
-ACTIONS = {
-    "assign": operator.setitem,
-    "points": lambda run, path, value: run[path].extend(
-        [each for _, each in value], steps=[step for step, _ in value]
-    ),
-    "text": lambda run, path, value: run[path].append(value),
-    "delete": lambda run, path, _: operator.delitem(run, path),
-    "clear": lambda run, path, _: run[path].clear(),
-    "again": lambda run, *_: run.session.resume.begin_again(),
-    "tag": lambda run, _, value: run["sys/tags"].add(value),
-}
+
+
+def do(run, action, path, value):
+    if action == "assign":
+        run[path] = value
+    elif action == "points":
+        run[path].extend([each for _, each in value], steps=[step for step, _ in value])
+    elif action == "text":
+        run[path].append(value)
+    elif action == "again":
+        run.session.resume.begin_again()
+    elif action == "tag":
+        run["sys/tags"].add(value)
+    else:
+        getattr(run[path], action)()
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(STEPS, max_size=12))
 # To delete what is not there reads what is: the hash of the parameters is there, and then no more.
-@example([("assign", "parameters/x", 1), ("delete", "a", None), ("delete", "parameters/x", None)])
+@example([("assign", "parameters/x", 1), ("pop", "a", None), ("pop", "parameters/x", None)])
 def test_imported_document_is_exported_unchanged(steps):
     with tempfile.TemporaryDirectory() as folder:
         with seamark.init_run("p", root=Path(folder, "first"), **QUIET) as run:
             for action, path, value in steps:
                 with contextlib.suppress(SeamarkError):  # another family is there, or nothing
-                    ACTIONS[action](run, path, value)
+                    do(run, action, path, value)
         told = run.to_dict()
         assert seamark.from_dict(told, root=Path(folder, "second")).to_dict() == told

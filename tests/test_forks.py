@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 from command import output_of
 from recording import QUIET
 
@@ -33,7 +32,6 @@ def values(run, path, **how):
 
 @pytest.fixture
 def parent():
-    """Record ten steps of everything that a fork has from its parent."""
     with record(custom_run_id="first") as run:
         for step in range(10):
             run.log_metrics({"loss": 10.0 - step, "only/here": float(step)}, step)
@@ -45,7 +43,6 @@ def parent():
 
 @pytest.fixture
 def child(parent):
-    """Record a fork at step 5."""
     with record("first", 5) as run:
         for step in (6, 7):
             run.log_metrics({"loss": 100.0 + step}, step)
@@ -136,19 +133,6 @@ def test_what_is_deleted_in_a_fork_stays_in_the_parent(child):
     assert len(values(opened(id_of_parent()), "only/here")) == 10
 
 
-def test_a_fork_without_its_parent_has_its_own_points_and_says_so(child, tmp_path):
-    there = tmp_path / "there"
-    seamark.sync(child.id, there.as_uri())
-    run = opened(child, root=there)
-    assert values(run, "loss") == CURVE[6:]
-    assert not run.exists("only/here")
-    told = output_of("show", child.id, "--root", str(there))
-    assert "forked from a run that is not here, 'first'" in told
-    seamark.sync(id_of_parent(), there.as_uri())
-    assert values(opened(child, root=there), "loss") == CURVE
-    assert "not here" not in output_of("show", child.id, "--root", str(there))
-
-
 def test_a_fork_begins_once_parent_and_step_are_known(parent):
     with record() as run:
         run["sys/forking/parent"] = "first"
@@ -177,9 +161,10 @@ def test_runs_that_were_forked_from_each_other_are_read_once_each():
             run.log_metrics({"loss": 3.0}, 3)
     assert values(opened(other), "loss") == [(1.0, 1.0), (2.0, 2.0)]
     assert values(opened(one), "loss") == [(1.0, 1.0)]
-    for run in (itself, elsewhere):
+    for run, parent in ((itself, itself.id), (elsewhere, "../y/secret")):
         assert values(opened(run), "loss") == [(3.0, 3.0)]
-        assert "is not here" in output_of("show", run.id)
+        told = " ".join(output_of("show", run.id).split())
+        assert f"forked from a run that is not here, '{parent}'" in told
 
 
 def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch):
@@ -193,62 +178,29 @@ def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch):
     assert [step for step, _ in values(opened(runs[2]), "loss")] == [0.0, 1.0, 2.0]
 
 
-def test_a_long_fork_is_read_like_a_run_that_recorded_all_of_it(tmp_path):
+def test_a_long_fork_is_read_like_a_run_that_recorded_all_of_it():
     pytest.importorskip("pandas")
-    rng = np.random.default_rng(7)
-    numbers = rng.normal(size=120_000)
+    whole = np.random.default_rng(7).normal(size=60_000)
     with record(custom_run_id="long") as parent:
-        parent["loss"].extend(numbers[:100_000].tolist(), steps=range(100_000))
-    with record("long", 59_999) as child:
-        child["loss"].extend(numbers[100_000:].tolist(), steps=range(60_000, 80_000))
+        parent["loss"].extend(whole[:50_000].tolist(), steps=range(50_000))
+    with record("long", 39_999) as child:
+        child["loss"].extend(whole[40_000:].tolist(), steps=range(40_000, 60_000))
     with record(custom_run_id="plain") as plain:
-        whole = np.concatenate([numbers[:60_000], numbers[100_000:]])
-        plain["loss"].extend(whole.tolist(), steps=range(80_000))
+        plain["loss"].extend(whole.tolist(), steps=range(60_000))
     fork, one = opened(child), opened(plain)
     assert np.array_equal(fork["loss"].fetch_points().value, whole)
     for limit in (1, 20_000, 20_001, 50_000):
         ends = fork["loss"].fetch_values(limit=limit)
-        assert ends["step"].tolist() == list(range(80_000 - limit, 80_000))
+        assert ends["step"].tolist() == list(range(60_000 - limit, 60_000))
     for points in (2, 100, 5000):
         curves = [run["loss"].fetch_points(points=points) for run in (fork, one)]
         for name in ("width", "first_step", "last_step", "min", "max", "min_step", "count"):
             assert np.array_equal(*(getattr(curve, name) for curve in curves)), name
-    assert fork.session.recorded.view().attribute("loss") == one.session.recorded.view().attribute(
-        "loss"
-    )
-
-
-def test_a_run_that_is_no_fork_asks_the_database_nothing_more(child):
-    from seamark.index.index import Index
-    from seamark.store.read.run import RunReader
-
-    view = Index(opened(child).folder.root).fresh_view(P, id_of_parent())
-    alone = RunReader(view._find_store, P, view.name, view._sources, now_ns=view._now_ns)
-    engine = view._find_store().database.engine
-    counts = []
-    for reader in (alone, view):
-        reader.attributes()  # what is known of paths is kept
-        asked: list[str] = []
-
-        def listen(connection, *_, asked=asked):
-            connection.set_trace_callback(asked.append)
-
-        sa.event.listen(engine, "checkout", listen)
-        reader.points("loss")
-        reader.curve("loss", 100)
-        reader.drawing("loss")
-        reader.attributes()
-        reader.families()
-        reader.texts("note")
-        reader.last("loss")
-        sa.event.remove(engine, "checkout", listen)
-        counts.append(list(asked))
-    assert counts[0] == counts[1]
-    assert len(counts[0]) > 7
+    read = [run.session.recorded.view().attribute("loss") for run in (fork, one)]
+    assert read[0] == read[1]
 
 
 def test_a_server_reads_a_fork_as_a_folder_does(child, server, monkeypatch):
-    """Before its parent is there, when it came, and when that records more."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
     first = id_of_parent()
 
@@ -270,7 +222,6 @@ def test_a_server_reads_a_fork_as_a_folder_does(child, server, monkeypatch):
     assert run["loss"].fetch_points(points=50).first_step.tolist() == [step for step, _ in whole]
     assert run["note"].fetch_values()["value"].tolist()[-2:] == ["note 5", "own"]
     assert run["h"].fetch_last().counts == [5]
-    assert run.report()["metrics"] == {"loss": 107.0, "only/here": 5.0}
     view = run.session.recorded.view()
     assert "fork" not in view.problems()
     project = seamark.init_project(P, mode="read-only", remote=server.url)

@@ -40,7 +40,7 @@ from seamark.errors import (
 from seamark.reading.words import nearest_path
 from seamark.types import File, Histogram
 from seamark.utils import stringify_unsupported
-from seamark.values import decode_atom, parameters
+from seamark.values import decode_atom, escape, parameters
 
 
 @pytest.fixture
@@ -56,7 +56,6 @@ def again(run):
 
 
 def ops(run):
-    """Return every op in the run's journals."""
     return records(run, Kind.OP, Kind.TEXT, Kind.HISTOGRAM)
 
 
@@ -123,15 +122,12 @@ def test_mappings_and_objects_give_one_path_for_each_leaf(run, again):
 
 def test_a_mapping_is_taken_as_hyperparameters_are(run):
     """A value that cannot be kept becomes text; the values beside it stay."""
-    odd = [Colour(), 1j, lambda: 0, dict, {1, 2}, {"deep": {"er": Colour()}}, np.zeros((200, 200))]
-    for at, value in enumerate(odd):
-        path = f"a{at}"
-        run[path] = {"good": 1, "bad": value, "tags": {"x", "y"}}
-        assert run[f"{path}/good"].fetch() == 1
-        assert run[f"{path}/tags"].fetch() == {"x", "y"}
-        kept = parameters({"bad": value}, path).items()
-        expected = {each: decode_atom(*atom) for each, atom in kept}
-        assert {each: run[each].fetch() for each in expected} == expected
+    odd = {"a": Colour(), "b": dict, "c": {1, 2}, "d": {"e": 1j}, "f": np.zeros((200, 200))}
+    run["all"] = {"good": 1, "tags": {"x", "y"}, **odd}
+    assert run["all/good"].fetch() == 1
+    assert run["all/tags"].fetch() == {"x", "y"}
+    expected = {path: decode_atom(*atom) for path, atom in parameters(odd, "all").items()}
+    assert {path: run[path].fetch() for path in expected} == expected
     run["b"] = stringify_unsupported({"good": 1, "bad": odd})  # is not needed, and does no harm
     assert run["b/good"].fetch() == 1
 
@@ -169,9 +165,16 @@ def test_slashes_too_many_in_a_path_are_ignored(run):
     assert "b/" in run["a"]
     assert sorted(run["a/"]) == ["b", "c"]
     assert run.get_attribute_type("/a/b") == "float_series"
+    run["a/"].log_metrics({"acc": 0.9, "inner/f1": 0.8}, step=3)
+    assert run["a/inner/f1"].fetch_points().step.tolist() == [3]
+    assert run["/a/"].path == "a"
+    assert repr(run["a"]) == f"<Handler 'a' of {run!r}>"
+    assert run["a"].get_root_object() is run
     run["/a"].pop("/c/")
+    del run["a"]["inner"]
     run.pop("config/")
-    assert [path for path in ("config", "a/b", "a/c") if run.exists(path)] == ["a/b"]
+    there = ("config", "a/b", "a/c", "a/inner/f1")
+    assert [path for path in there if run.exists(path)] == ["a/b"]
 
 
 def test_a_path_may_have_1024_bytes_of_any_characters_but_control_characters(run, again):
@@ -179,8 +182,6 @@ def test_a_path_may_have_1024_bytes_of_any_characters_but_control_characters(run
     for path in paths:
         run[path] = 1
         assert again()[path].fetch() == 1
-    with pytest.raises(PathError, match="1024"):
-        run["p"][paths[0]]
 
 
 def test_neither_derived_fields_nor_series_are_written_below_sys(run, again, caplog):
@@ -209,29 +210,12 @@ def test_neither_derived_fields_nor_series_are_written_below_sys(run, again, cap
     assert len(again()["loss"].fetch_points()) == 3
 
 
-def test_a_handler_of_a_namespace_has_every_verb(run):
-    model = run["model"]
-    model["layer"]["size"] = 64
-    model["loss"].append(0.5)
-    model.log_metrics({"acc": 0.9, "inner/f1": 0.8}, step=3)
-    assert model["layer/size"].fetch() == 64
-    assert run["model/loss"].fetch_points().value.tolist() == [0.5]
-    assert run["model/inner/f1"].fetch_points().step.tolist() == [3]
-    assert model.get_root_object() is run
-    assert model.path == "model"
-    assert "model" in repr(model)
-    del model["layer"]
-    assert not run.exists("model/layer/size")
-
-
 # -------------------------------------------------------------------- long and odd texts
 
 
 @pytest.mark.parametrize("text", ["a\x00b\udc80", "\\x00"], ids=ascii)
 def test_what_utf8_cannot_hold_stands_as_escapes(run, again, text):
     """Lone surrogates and NUL are kept visibly, flagged as changed, wherever a text can stand."""
-    from seamark.values import escape
-
     run["atom"] = text
     run["set"].add(["plain", text])
     run["series"].append(text, step=1)
@@ -311,26 +295,22 @@ def test_a_file_series_holds_files_of_memory_disk_and_images(run, again, tmp_pat
     run["images"].append(File(str(tmp_path / "plot.svg")), step=1, name="plot")
     run["images"].append(File.from_content("hello"), description="text")
     run["images"].append(File.as_image(np.zeros((4, 4, 3))))
-    reader = again()
-    assert reader.get_attribute_type("images") == "file_series"
-    reader["images"].download_last(tmp_path)
+    again()["images"].download_last(tmp_path)
     assert (tmp_path / "3.png").read_bytes().startswith(b"\x89PNG")
-    reader["images"].download(tmp_path / "all")
-    assert (tmp_path / "all" / "2.txt").read_text() == "hello"
-    assert len(list((tmp_path / "all").iterdir())) == 3
+    again()["images"].download(tmp_path / "all")
+    names = sorted(each.name for each in (tmp_path / "all").iterdir())
+    assert names == ["1.svg", "2.txt", "3.png"]
 
 
 def test_a_mapping_appends_to_each_series_below_the_path(run):
     when = datetime(2020, 1, 1, 0, 0, 0, 1, timezone.utc)
     run["m"].append({"loss": 0.5, "inner": {"acc": 0.9}}, step=4)
-    run["m"].append({"loss": 0.4, "inner": {"acc": 0.95}, "none": {}})
+    run["m"].append({"loss": 0.4, "inner": {"acc": 0.95}, "none": {}}, timestamp=when)
     run["m"].append({})  # the parameters of a trial that has none
-    run["n"].append({"text": "t", "number": 1.0}, step=2, timestamp=when)
     assert run["m/loss"].fetch_points().step.tolist() == [4, 5]
     assert run["m/inner/acc"].fetch_points().value.tolist() == [0.9, 0.95]
+    assert run["m/inner/acc"].fetch_points().time_ns[1] % 10**6 == 1000
     assert sorted(run["m"]) == ["inner", "loss"]
-    assert run["n/text"].fetch() == "t"
-    assert run["n/number"].fetch_points().time_ns[0] % 10**6 == 1000
 
 
 def test_extend_numbers_points_or_takes_steps_and_times(run, again):
@@ -358,7 +338,6 @@ def test_every_argument_of_neptune_is_taken(run):
     run["a"].log(0.5)
     run["a"].log([1.5, np.float32(2.5)])
     run["a"].log(np.array(3.5), 10)
-    run["t"].log(["x", "y"])
     run["images"].log(File.as_image(np.zeros((8, 8))))
     run["scores"].log({"precision": 0.8, "recall": 0.6})
     told = {"name": "a name", "description": "what it shows", "wait": True}
@@ -368,12 +347,12 @@ def test_every_argument_of_neptune_is_taken(run):
     points = run["a"].fetch_points()
     assert points.step.tolist() == [0, 1, 2, 10, 12, 13, 14]
     assert points.value.tolist() == [0.5, 1.5, 2.5, 3.5, 1, 1, 1]
-    assert (run["t"].fetch(), run["scores/recall"].fetch()) == ("y", 0.6)
+    assert run["scores/recall"].fetch() == 0.6
     assert run.get_attribute_type("images") == "file_series"
 
 
 ODD = (Colour(), 1j, {1})
-HUGE = [10**6] * 1_500_000
+HUGE = ["x" * 10**6] * 12
 MISTAKES: tuple[tuple[str, str, Any, dict[str, Any], type[Exception], str], ...] = (
     *(("a", "assign", value, {}, ValueKindError, "a.*got ") for value in (*ODD, b"bytes", [ODD])),
     ("a", "assign", np.zeros((200, 200)), {}, ValueKindError, "a.*got "),
@@ -387,7 +366,7 @@ MISTAKES: tuple[tuple[str, str, Any, dict[str, Any], type[Exception], str], ...]
     ("a", "extend", [1], {"timestamps": [1, 2]}, ArgumentError, "timestamps: expected 1.*got 2"),
     ("a", "append", 1, {"timestamp": "yesterday"}, ArgumentError, "timestamp"),
     *(("a", "append", value, {}, ValueKindError, type(value).__name__) for value in ODD),
-    *(("a", "extend", [1.0, value], {}, ValueKindError, "got") for value in ODD),
+    ("a", "extend", [1.0, 1j], {}, ValueKindError, "got"),
     ("a", "extend", [1.0, "text"], {}, ValueKindError, "one kind"),
     ("a", "append", 10**5000, {}, ValueKindError, "expected a number, a string"),
     ("x", "append", {"a": 1, "b": 2}, {}, FamilyError, "x/b"),
@@ -396,11 +375,8 @@ MISTAKES: tuple[tuple[str, str, Any, dict[str, Any], type[Exception], str], ...]
     ("x", "extend", {"a": [1, 2], "c": [1, "x"]}, {}, ValueKindError, ""),
     ("x", "extend", {"a": [1, 2], "": [1]}, {}, PathError, ""),
     ("x", "extend", {"a": [1, 2], "c": 3}, {}, ValueKindError, ""),
-    ("a", "add", 1, {}, ValueKindError, "expected a string"),
-    ("a", "add", ["a", 1], {}, ValueKindError, "expected a string"),
-    ("a", "add", None, {}, ValueKindError, "expected a string"),
+    *(("a", "add", wrong, {}, ValueKindError, "expected a string") for wrong in (None, ["a", 1])),
     ("a", "upload", "not-there.txt", {}, FileNotFoundError, "not-there"),
-    ("a", "upload", Colour(), {}, ValueKindError, ""),
     ("a", "track_files", "not-there", {}, FileMissingError, "not-there"),
 )
 
@@ -428,28 +404,20 @@ def test_clear_empties_series_and_sets(run, again):
         run[path].clear()
     run["a"].append(4.0)
     run["s"].add("z")
+    run["s"].add(["w", "v", "u"])
+    run["s"].remove("w")
+    run["s"].remove(["v", "not there"])
     run["t"].append("new")
     reader = again()
     assert reader["a"].fetch_points().value.tolist() == [4.0]
     assert reader["a"].fetch_points().step.tolist() == [0]  # numbering starts anew
-    assert (reader["s"].fetch(), reader["t"].fetch_last()) == ({"z"}, "new")
+    assert (reader["s"].fetch(), reader["t"].fetch_last()) == ({"u", "z"}, "new")
+    run["s"] = {"x"}
+    run["s"].add("y")
+    assert again()["s"].fetch() == {"x", "y"}
     run["atom"] = 1
     with pytest.raises(FamilyError, match="holds a single value: only"):
         run["atom"].clear()
-
-
-# -------------------------------------------------------------------- sets
-
-
-def test_string_sets_are_added_to_removed_from_and_assigned(run, again):
-    run["tags"].add("a")
-    run["tags"].add(["b", "c"])
-    run["tags"].remove("b")
-    run["tags"].remove(["not there"])
-    assert again()["tags"].fetch() == {"a", "c"}
-    run["tags"] = {"x"}
-    run["tags"].add("y")
-    assert again()["tags"].fetch() == {"x", "y"}
 
 
 # -------------------------------------------------------------------- families
@@ -539,8 +507,7 @@ def test_members_of_file_sets_are_added_listed_deleted_and_downloaded(run, again
     for name in ("a.py", "b.py", "c.txt"):
         Path("src", name).write_text(name)
     run["code"].upload_files(["src/*.py", "src/c.txt"], wait=True)
-    names = [member["name"] for member in again()["code"].list_fileset_files()]
-    assert names == ["src/a.py", "src/b.py", "src/c.txt"]
+    assert len(again()["code"].list_fileset_files()) == 3
     run["code"].delete_files("src/b.py")
     members = again()["code"].list_fileset_files("src")
     sizes = [(member["name"], member["size"]) for member in members]
@@ -601,17 +568,6 @@ def test_an_artifact_is_known_by_names_and_contents_of_its_files(run, tmp_path):
         found = run.session.recorded.attribute(path).value
         return found, [file["path"] for file in found["files"]]
 
-    stat = (data / "c.csv").stat()
-    assert tracked("one", data / "c.csv")[0]["files"] == [
-        {
-            "path": "c.csv",
-            "size": 5,
-            "sha256": hashlib.sha256(b"c.csv").hexdigest(),
-            "mtime_ns": stat.st_mtime_ns,
-            "ref": str(data / "c.csv"),
-            "inode": stat.st_ino,
-        }
-    ]
     placed = tracked("placed", f"{data}/**/*.csv", destination="/sets/1/")[1]
     assert placed == ["sets/1/c.csv", "sets/1/in/a.csv", "sets/1/in/b.csv"]
     before, names = tracked("whole", data)
@@ -664,7 +620,6 @@ def test_a_path_with_nothing_there_names_the_nearest(run):
 
 
 def test_the_nearest_of_very_many_paths_is_not_looked_for_in_all():
-    """A mistake is not to cost seconds."""
     assert nearest_path("b", (f"a{number}" for number in itertools.count())) is None
     assert nearest_path("x" * 10_000, ["x" * 9_999]) is None
 
@@ -794,10 +749,7 @@ def test_a_mistyped_argument_is_refused_in_disabled_runs_too(tmp_path, mode):
         for verb, given, wrong, near in (
             ("append", {"stp": 5}, "stp", "; did you mean 'step'[?]"),
             ("append", {"name": "x", "descripton": "y"}, "descripton", "; did you mean 'desc"),
-            ("append", {"mim": 0}, "mim", "; did you mean 'min'"),
             ("extend", {"step": [5]}, "step", "; did you mean 'steps'[?]"),
-            ("extend", {"timestamp": [5]}, "timestamp", "; did you mean 'timestamps'[?]"),
-            ("log", {"stp": 5}, "stp", "; did you mean 'step'[?]"),
             ("log", {"zzz": 5}, "zzz", "$"),
         ):
             value = [1.0] if verb == "extend" else 1.0

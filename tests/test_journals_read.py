@@ -7,7 +7,7 @@ from pathlib import Path
 
 import journals
 import pytest
-from journals import Journal, Kind, Point, headers, journal_files, operations, points, records
+from journals import Point, points
 from recording import QUIET
 
 from seamark import init_run
@@ -15,15 +15,12 @@ from seamark import init_run
 
 @pytest.fixture
 def run(tmp_path):
-    """A run with rows, sparse rows, a column, times of the user, texts and operations."""
+    """A run with rows, sparse rows, a column and times of the user."""
     with init_run("team/p", root=tmp_path, **QUIET) as run:
-        run["lr"] = 0.5
         for step in range(300):
             run.log_metrics({"a": step / 2, "b": -step}, step)
         run.log_metrics({"odd": 7.0, "a": 150.0}, 300, timestamp=12.5)
         run["col"].extend([1.0, 2.0, 3.0], steps=[5, 6, 7], timestamps=[1.0, 2.0, 3.0])
-        run["note"].append("hello", step=2)
-        del run["lr"]
     return run
 
 
@@ -34,39 +31,6 @@ def test_points_are_those_that_the_run_reads_back(run):
         assert points(run, path) == [Point(*one) for one in zip(*columns, strict=True)]
     assert points(run, "odd") == [Point(300.0, 7.0, 12_500_000_000)]
     assert len(points(run, "a")) == 301
-
-
-def test_operations_texts_and_header_are_read(run):
-    found = operations(run)
-    assert [op["state"] for op in found if op["op"] == "state"] == ["running", "completed"]
-    values = [op["atoms"]["lr"] for op in found if op["op"] == "assign" and "lr" in op["atoms"]]
-    assert values == [["float", 0.5]]
-    assert [op["paths"] for op in found if op["op"] == "delete"] == [["lr"]]
-    (text,) = records(run, Kind.TEXT)
-    assert (text["path"], text["points"][0][:2]) == ("note", [2.0, "hello"])
-    (header,) = headers(run)
-    (path,) = journal_files(run)
-    journal = Journal(path)
-    assert (header["run"], header["project"], header["format"]) == (run.id, "team/p", 1)
-    assert journal.writer == header["writer"]
-    assert path.parent == Path(run.root, "team/p", run.id, "journal")
-    assert (journal.closed, journal.rest, journal.frames[0].offset) == (True, b"", 32)
-    assert journal.frames[-1].end == path.stat().st_size
-    times = [frame.t for frame in journal.frames]
-    assert times == sorted(set(times))
-
-
-def test_flipped_bit_in_any_field_of_a_frame_ends_what_is_read(run):
-    (path,) = journal_files(run)
-    whole, data = Journal(path), path.read_bytes()
-    hit = whole.frames[20]
-    for at in (0, 4, 8, 9, 10, 12, 16, 24):
-        damaged = bytearray(data)
-        damaged[hit.offset + at] ^= 1
-        path.write_bytes(damaged)
-        found = Journal(path)
-        assert found.frames == whole.frames[:20], at
-        assert (found.rest, found.closed) == (bytes(damaged[hit.offset :]), False)
 
 
 def test_reader_of_tests_imports_nothing_of_the_package():

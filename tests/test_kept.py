@@ -7,8 +7,6 @@ import math
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -27,12 +25,14 @@ from seamark.run.run import make_run
 HEAD = f"import seamark, os, signal, sys; from seamark import *; quiet = {QUIET!r}\n"
 
 
-def script(code):
-    """Run a script and return its exit status."""
-    command = [sys.executable, "-c", HEAD + textwrap.dedent(code)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode
+@pytest.fixture
+def script(forks):
+    def script(code):
+        (done,) = forks.run(HEAD + textwrap.dedent(code), environments=[{}])
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.code
+
+    return script
 
 
 def test_every_verb_adds_to_what_is_kept():
@@ -151,7 +151,7 @@ def test_loading_a_checkpoint_hides_what_came_after_it():
     assert (found.count, found.sum, found.last) == (5, 15.0, 5.0)
 
 
-def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing():
+def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing(script):
     code = """
     run = seamark.init_run(**quiet, custom_run_id="killed", keep={"a": Statistics()})
     for at in range(100):
@@ -188,12 +188,10 @@ def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing():
     assert seamark.init_run(custom_run_id="ended", mode="read-only")["a"].fetch().count == 1000
 
 
-def test_process_that_ends_writes_what_is_kept_by_each_object():
-    """Also of a run that was opened twice or is not owned, and of what is no run."""
+def test_process_that_ends_writes_what_is_kept_by_each_object(script):
     for name in ("added", "waiting"):
         seamark.init_run(**QUIET, custom_run_id=name).stop()
     seamark.init_model(key="NET").stop()
-    seamark.init_model_version(model="NET").stop()
     code = """
     twice = [seamark.init_run(**quiet, custom_run_id=f"{at // 2}") for at in range(4)]
     for opened in (
@@ -202,7 +200,6 @@ def test_process_that_ends_writes_what_is_kept_by_each_object():
         seamark.init_run(**quiet, custom_run_id="waiting", start=False),
         seamark.init_project(),
         seamark.init_model("NET"),
-        seamark.init_model_version("NET-1"),
     ):
         opened["a"].keep(Statistics())
         opened["a"].extend([1.0] * 10)
@@ -217,7 +214,6 @@ def test_process_that_ends_writes_what_is_kept_by_each_object():
         *((seamark.init_run(custom_run_id=name, **given), 10) for name in ("added", "waiting")),
         (seamark.init_project(**given), 10),
         (seamark.init_model("NET", **given), 10),
-        (seamark.init_model_version("NET-1", **given), 10),
     ):
         assert opened["a"].fetch().count == count
         assert count == 10 or opened["sys/state"].fetch() == "completed"
@@ -235,8 +231,6 @@ def test_ranks_add_to_one_path(monkeypatch):
                 run.log_metrics({"gpu/power": float(rank), "loss": 1.0})
             run["own"].keep(Last())
             run["own"].append(5.0)
-    with seamark.init_run(mode="disabled", keep={"a": Last()}) as run:
-        run["b"].keep(Ring(1)).append(1.0)
     with seamark.init_run(**QUIET, keep={"a": Statistics()}) as run:  # a silent rank
         run["b"].keep(Last())
         run["b"].append(1.0)

@@ -80,26 +80,6 @@ def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(worke
 
 
 @pytest.mark.once
-def test_a_run_that_both_name_keeps_the_state_of_rank_0(worked):
-    (run,), _ = worked(
-        """
-        def work(rank):
-            run = begin(custom_run_id="one")
-            run["x"] = 0
-            run[f"early/{rank}"] = rank
-            join(rank)
-            if rank:
-                run.stop()
-            dist.barrier()
-            run.stop()
-            dist.destroy_process_group()
-        """
-    )
-    assert (run["early/0"].fetch(), run["early/1"].fetch()) == (0, 1)
-    assert run["sys/state"].fetch() == "completed"
-
-
-@pytest.mark.once
 def test_all_ranks_that_begin_too_early_are_told(worked):
     """With ``ranks="all"`` nothing can be put right: the way to do it is said once."""
     runs, said = worked(

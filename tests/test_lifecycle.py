@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
-import subprocess
-import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -32,11 +31,15 @@ def open_below(folder):
     return [path for path in found if path.is_relative_to(folder) and not path.is_dir()]
 
 
-def in_python(code, *args, ok=True):
-    words = [sys.executable, "-c", f"quiet = {QUIET!r}\n{textwrap.dedent(code)}", *map(str, args)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert not ok or done.returncode == 0, done.stderr
-    return done
+@pytest.fixture
+def in_python(forks):
+    def in_python(code, *args, ok=True):
+        code = f"quiet = {QUIET!r}\n{textwrap.dedent(code)}"
+        (done,) = forks.run(code, *map(str, args), environments=[{}])
+        assert not ok or done.code == 0, done.stderr
+        return done
+
+    return in_python
 
 
 def reopened(root, run_id):
@@ -96,29 +99,7 @@ def as_rank_1(monkeypatch):
         yield
 
 
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_process_may_hold_a_thousand_finished_runs(tmp_path):
-    code = """
-        import resource, sys, threading
-        from seamark import init_run
-        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-        runs = []
-        for trial in range(1000):
-            run = init_run("p", root=sys.argv[1], **quiet)
-            run.log_metrics({"loss": trial}, 0)
-            run.session.rest()
-            runs.append(run)
-        runs[0].log_metrics({"loss": 1.0}, 1)
-        open(__import__("os").devnull).close()
-        assert threading.active_count() < 20, threading.enumerate()
-    """
-    done = in_python(code, tmp_path)
-    assert "were lost" not in done.stderr
-    assert len(list((tmp_path / "p").iterdir())) == 1000
-
-
-def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path):
+def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path, in_python):
     """An error of the process does not fail it."""
     code = """
         import sys
@@ -137,7 +118,7 @@ def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path):
 @pytest.mark.parametrize(
     "later", ["run.session.recorder.writer.rotate()", "run.log_metrics({'a': 1}, 1)"]
 )
-def test_exit_handlers_of_a_training_record_before_its_run_ends(tmp_path, later):
+def test_exit_handlers_of_a_training_record_before_its_run_ends(tmp_path, in_python, later):
     """Also after another journal was begun for a remote, and in a run that is reopened."""
     (tmp_path / "large").write_bytes(bytes(SMALL + 1))  # a thread stores it
     code = f"""
@@ -207,14 +188,12 @@ def test_what_is_known_is_answered_before_the_first_record(tmp_path):
 def left(root, state):
     """Leave a run with a point behind, in a state; return its id."""
     if state == "crashed":
-        code = """
-            import os, sys, seamark
-            run = seamark.init_run('p', root=sys.argv[1], **quiet)
-            run.log_metrics({'loss': 1.0}, 0)
-            print(run.id, flush=True)
+        if not (child := os.fork()):
+            run = init_run("p", root=root, custom_run_id=state, **QUIET)
+            run.log_metrics({"loss": 1.0}, 0)
             os._exit(0)
-        """
-        return in_python(code, root).stdout.strip()
+        os.waitpid(child, 0)
+        return init_run("p", root=root, custom_run_id=state, mode="read-only").id
     run = init_run("p", root=root, start=state != "created", **QUIET)
     if state != "created":
         run.log_metrics({"loss": 1.0}, 0)
@@ -224,7 +203,6 @@ def left(root, state):
 
 
 def add(run, verb):
-    """Add a point to a series that the run had."""
     if verb == "log_metrics":
         run.log_metrics({"loss": 0.5}, 1)
     elif verb == "append":
@@ -256,8 +234,7 @@ def test_whoever_opens_a_run_that_has_not_ended_goes_on_with_it(tmp_path, caplog
 
 
 @pytest.mark.parametrize(
-    ("state", "verb"),
-    [("completed", "log_metrics"), ("failed", "append"), ("running", "extend")],
+    ("state", "verb"), [("completed", "log_metrics"), ("failed", "append"), ("running", "extend")]
 )
 def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, caplog, state, verb):
     """Its points are recorded, the state stays, and it is told once how to own the run."""
@@ -281,17 +258,6 @@ def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, cap
 
 
 # --------------------------------------------------------------------- other processes
-
-
-def test_a_run_with_something_of_its_own_does_not_go_over_to_that_of_a_checkpoint(tmp_path):
-    with init_run("p", root=tmp_path, **QUIET) as first:
-        first.log_metrics({"loss": 1.0}, 0)
-        state = first.checkpoint_state()
-    own = init_run("p", root=tmp_path, **QUIET)
-    own["note"] = "mine"
-    assert own.resumed(state) is own
-    own.stop()
-    assert own["origin/run_id"].fetch() == first.id
 
 
 @pytest.mark.parametrize("told", [None, "failed", "completed"])
@@ -338,24 +304,3 @@ def test_a_point_of_a_pickled_copy_does_not_make_an_opened_run_go_on(tmp_path):
     opened.log_metrics({"loss": 1.0}, 1)
     assert state_of(tmp_path, name) == "running"
     opened.stop()
-
-
-def test_points_of_threads_that_meet_as_a_run_is_reopened(tmp_path):
-    """All of them are numbered after what the run had, in the journal of the owner."""
-    name = left(tmp_path, "interrupted")
-    opened = pickle.loads(pickle.dumps(make_run(project="p", root=tmp_path, with_id=name, **QUIET)))
-    gate = threading.Barrier(8)
-
-    def add_point():
-        gate.wait()
-        opened.log_metrics({"loss": 0.5})
-
-    threads = [threading.Thread(target=add_point) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    opened.stop()
-    seen = reopened(tmp_path, name)
-    assert seen["loss"].fetch_points().step.tolist() == list(range(9))
-    assert seen["sys/state"].fetch() == "completed"

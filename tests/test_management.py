@@ -18,7 +18,6 @@ from seamark.remote.protocol import RemoteError
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    """One server a module."""
     pytest.importorskip("fastapi")
     from served import whole_server
 

@@ -62,7 +62,6 @@ def root_place(tmp_path):
 
 @pytest.fixture(params=["root", "server"])
 def place(request, tmp_path, monkeypatch):
-    """Another root, and a server."""
     if request.param == "root":
         yield request.getfixturevalue("root_place")
         return
@@ -72,11 +71,6 @@ def place(request, tmp_path, monkeypatch):
     with whole_server(tmp_path / "server") as answers:
         monkeypatch.setenv("SEAMARK_API_TOKEN", answers.token)
         yield Place(answers.url, {"remote": answers.url})
-
-
-THOROUGH_ON_A_SERVER = pytest.mark.parametrize(
-    "place", ["root", pytest.param("server", marks=pytest.mark.thorough)], indirect=True
-)
 
 
 def record(name="one", **given):
@@ -95,6 +89,13 @@ def command(*words):
     return CliRunner().invoke(app, [*given, "--root", str(ROOT)], prog_name="seamark")
 
 
+def synced(*words):
+    """Call the command, which has to succeed; return what it says."""
+    done = command("sync", *words)
+    assert done.exit_code == 0, done.output
+    return done.stderr
+
+
 def test_a_name_that_is_taken_is_settled_in_four_ways(place):
     first, second, third, last = (record() for _ in range(4))
     (moved,) = seamark.sync(first, place.uri, root=ROOT, conflict="error")
@@ -107,12 +108,9 @@ def test_a_name_that_is_taken_is_settled_in_four_ways(place):
     assert place.run(first)["file"].fetch_bytes() == b"content"
     (moved,) = seamark.sync(second, place.uri, root=ROOT)
     assert moved.name == "one-2"
-    done = command("sync", third, "--to", place.uri)
-    assert done.exit_code == 0, done.output
-    assert "is called 'one-3' at" in done.stderr
+    assert "is called 'one-3' at" in synced(third, "--to", place.uri)
     place.shows({first: "one", second: "one-2", third: "one-3"})
-    done = command("sync", last, "--to", place.uri, "--conflict", "replace")
-    assert done.exit_code == 0, done.output
+    synced(last, "--to", place.uri, "--conflict", "replace")
     place.shows({last: "one", second: "one-2", third: "one-3"})
     assert place.run(first)["sys/trashed"].fetch() is True
     assert place.run(last)["loss"].fetch_points().value.tolist() == [3.0, 2.0, 1.0]
@@ -211,24 +209,30 @@ def test_the_name_of_an_artifact_is_settled_in_four_ways(place):
     until(lambda: versions(place) == every)
 
 
-def test_an_artifact_replaces_another(place):
+def test_an_artifact_replaces_another(root_place):
     elsewhere = Path("elsewhere")
     old = artifact("first"), artifact("second")
     new = artifact("other", elsewhere), artifact("last", elsewhere)
-    seamark.sync(ROOT / "team", place.uri)
-    until(lambda: versions(place) == {one.digest for one in old})
-    seamark.sync(elsewhere, place.uri, conflict="replace")
-    until(lambda: versions(place) == {one.digest for one in new})
-    assert versions(place, trashed=None) == {one.digest for one in (*old, *new)}
+    seamark.sync(ROOT / "team", root_place.uri)
+    seamark.sync(elsewhere, root_place.uri, conflict="replace")
+    assert versions(root_place) == {one.digest for one in new}
+    assert versions(root_place, trashed=None) == {one.digest for one in (*old, *new)}
 
 
 @pytest.mark.parametrize("conflict", CONFLICTS)
-def test_two_at_once_may_bring_an_artifact_of_one_name(root_place, conflict):
-    made = [artifact(root, Path(root)) for root in ("left", "right")]
+@pytest.mark.parametrize("kind", ["run", "artifact"])
+@pytest.mark.parametrize(
+    "place", ["root", pytest.param("server", marks=pytest.mark.thorough)], indirect=True
+)
+def test_two_at_once_may_bring_one_name(place, kind, conflict):
+    if kind == "run":
+        made = [here(record()) for _ in range(2)]
+    else:
+        made = [artifact(root, Path(root)) for root in ("left", "right")]
 
     def bring(one):
         try:
-            (moved,) = seamark.sync(one, root_place.uri, conflict=conflict)
+            (moved,) = seamark.sync(one, place.uri, conflict=conflict)
         except RunExistsError:
             return "exists"
         return "skipped" if moved.skipped else "moved"
@@ -237,7 +241,11 @@ def test_two_at_once_may_bring_an_artifact_of_one_name(root_place, conflict):
         said = sorted(pool.map(bring, made))
     other = {"error": "exists", "skip": "skipped"}.get(conflict, "moved")
     assert said == sorted(["moved", other])
-    assert len(versions(root_place)) == (2 if conflict == "new" else 1)
+    if kind == "run":
+        names = ["one", "one-2"] if conflict == "new" else ["one"]
+        until(lambda: sorted(place.names().values()) == names)
+    else:
+        until(lambda: len(versions(place)) == (2 if conflict == "new" else 1))
 
 
 @pytest.mark.parametrize("clock", [1, -(10**9)])
@@ -288,61 +296,17 @@ def test_a_folder_without_records_takes_no_name(root_place, kind):
         assert ask("coming", "one") == ("begun",)
 
 
-SCRIPT = """
+MOVE = """
 import sys, seamark
-root, to = sys.argv[1:]
+run, to, root = sys.argv[1:]
 seamark.sync
 print("ready", flush=True)
-for line in sys.stdin:
-    run, conflict = line.split()
-    try:
-        moved = seamark.sync(run, to, root=root, conflict=conflict)
-        print(moved[0].skipped, flush=True)
-    except seamark.errors.RunExistsError:
-        print("exists", flush=True)
+seamark.sync(run, to, root=root, conflict="error")
 """
 
 
-@contextlib.contextmanager
-def mover(place):
-    """Yield a process that moves the runs of which it is told, and says how each went."""
-    words = [sys.executable, "-c", SCRIPT, str(ROOT), place.uri]
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout.readline() == "ready\n"
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def tell(process, run, conflict):
-    process.stdin.write(f"{run} {conflict}\n")
-    process.stdin.flush()
-
-
 @pytest.mark.once
-@THOROUGH_ON_A_SERVER
-def test_two_processes_bring_one_name_at_once(place):
-    with mover(place) as one, mover(place) as other:
-        for conflict in CONFLICTS:
-            for process, run in [(each, record(conflict)) for each in (one, other)]:
-                tell(process, run, conflict)
-            said = sorted(each.stdout.readline().strip() for each in (one, other) if each.stdout)
-            names = sorted(name for name in place.names().values() if name.startswith(conflict))
-            if conflict == "new":
-                assert names == ["new", "new-2"]
-                assert said == ["False", "False"]
-            else:
-                assert names == [conflict]
-                ends = {"skip": ["False", "True"], "error": ["False", "exists"]}
-                assert said == sorted(ends.get(conflict, ["False"] * 2))
-
-
-@pytest.mark.once
-@THOROUGH_ON_A_SERVER
-def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(place):
+def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(root_place):
     """At whatever moment: what is there is whole, or it is not shown; in the end it is the same."""
     chance = random.Random(7)
     run = record()
@@ -350,20 +314,23 @@ def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(place):
         for number in range(20):
             content = bytes([number]) * 200_000
             more[f"files/{number}"].upload(seamark.types.File.from_content(content))
-    for _ in range(6):
-        with mover(place) as process:
-            tell(process, run, "error")
+    words = [sys.executable, "-c", MOVE, run, root_place.uri, str(ROOT)]
+    for _ in range(4):
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(chance.random() * 0.4)
-        names = place.names()
+            process.kill()
+        names = root_place.names()
         if run in names:
             assert names == {run: "one"}
             for number in range(20):
-                assert place.run(run)[f"files/{number}"].fetch_bytes()[:1] == bytes([number])
+                found = root_place.run(run)[f"files/{number}"].fetch_bytes()
+                assert found[:1] == bytes([number])
             break
-    assert seamark.sync(run, place.uri, root=ROOT, conflict="error")
-    place.shows({run: "one"})
-    there, own = place.run(run), here(run)
+    assert seamark.sync(run, root_place.uri, root=ROOT, conflict="error")
+    assert root_place.names() == {run: "one"}
+    there, own = root_place.run(run), here(run)
     # That it was sent is noted here last of all, and may be missing where that was killed.
     left_out = ("sys/modification_time", "sys/state", "sys/trashed", "sys/transfers/")
     mine, theirs = (each.to_dict()["attributes"].items() for each in (own, there))
@@ -442,27 +409,20 @@ def digest_of(name, there):
         return None
 
 
-@pytest.mark.parametrize(
-    ("place", "by"),
-    [("root", "command"), ("root", "python"), ("server", "remote")],
-    indirect=["place"],
-)
-def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place, by):
+def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place):
+    """Sent by `sync` to a root, and as it records to a server."""
     made = {}
     for name, project in (("read", "team/p"), ("made", "team/other"), ("other", "team/p")):
         with seamark.init_artifact(name=name, project=project, root=ROOT) as artifact:
             artifact.add_reference(f"s3://lab/{name}.tar")
         made[name] = artifact
-    remote = place.uri if by == "remote" else None
+    remote = place.read.get("remote")
     with seamark.init_run("team/p", root=ROOT, name="one", remote=remote, **QUIET) as run:
         run["loss"].append(1.0)
         run.mark_input(made["read"])
         run.mark_output(made["made"])
         refer_to_odd_names(run)
-    if by == "command":
-        done = command("sync", "one", "--to", place.uri)
-        assert done.exit_code == 0, done.output
-    elif by == "python":
+    if remote is None:
         sent = seamark.sync(run, place.uri)
         assert [one.folder.kind for one in sent] == ["artifact", "artifact", "run"]
     for name, project in (("read", "team/p"), ("made", "team/other")):
@@ -472,10 +432,7 @@ def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place, by):
         seamark.init_artifact("other:1", project="team/p", mode="read-only", **place.read)
 
 
-@pytest.mark.parametrize(
-    ("place", "by"), [("root", "command"), ("server", "python")], indirect=["place"]
-)
-def test_everything_is_moved_into_the_project_that_is_named(place, by):
+def test_everything_is_moved_into_the_project_that_is_named(place):
     with seamark.init_artifact(name="read", project="team/other", root=ROOT) as read:
         read.add_reference("s3://lab/read.tar")
     with seamark.init_run("team/p", root=ROOT, name="one", **QUIET) as run:
@@ -484,22 +441,14 @@ def test_everything_is_moved_into_the_project_that_is_named(place, by):
         run.mark_input(read)
         run.mark_input("s3://lab/reference")
         refer_to_odd_names(run)
-
-    def send():
-        if by == "python":
-            sent = seamark.sync(run, place.uri, project="lab/q")
-            return [(one.project, one.journal_bytes) for one in sent]
-        done = command("sync", run.id, "--to", place.uri, "--to-project", "lab/q")
-        assert done.exit_code == 0, done.output
-        return []
-
     for wrong in ("../q", "lab/files", ""):
         with pytest.raises(PathError, match="project"):
             seamark.sync(run, place.uri, project=wrong)
         assert command("sync", run.id, "--to", place.uri, "--to-project", wrong).exit_code == 2
-    sent = send()
-    assert [project for project, _ in sent] in ([], ["lab/q/.artifacts/read", "lab/q"])
-    assert {size for _, size in send()} <= {0}
+    sent = seamark.sync(run, place.uri, project="lab/q")
+    assert [one.project for one in sent] == ["lab/q/.artifacts/read", "lab/q"]
+    again = seamark.sync(run, place.uri, project="lab/q")
+    assert {one.journal_bytes for one in again} == {0}
     given: dict[str, Any] = {"project": "lab/q", "mode": "read-only", **place.read}
     until(lambda: digest_of("read", given) == read.digest)
     there = seamark.init_run(with_id=run.id, **given)
@@ -511,9 +460,9 @@ def test_everything_is_moved_into_the_project_that_is_named(place, by):
     assert (told["to"], told["project"]) == (place.uri, "lab/q")
     assert place.names() == {}
     assert run.lineage().nodes[read.digest].project.startswith("team/other")
-    with seamark.init_run("team/p", with_id=run.id, root=ROOT, **QUIET) as again:
-        again["loss"].append(1.0)
-    send()
+    with seamark.init_run("team/p", with_id=run.id, root=ROOT, **QUIET) as more:
+        more["loss"].append(1.0)
+    synced(run.id, "--to", place.uri, "--to-project", "lab/q")
     until(lambda: len(there["loss"].fetch_points()) == 3)
     seamark.sync(run, place.uri)  # both are kept
     place.shows({run.id: "one"})

@@ -10,12 +10,12 @@ import pty
 import re
 import subprocess
 import sys
-import textwrap
 import time
 
 import pytest
 from click.testing import CliRunner
 from command import app, main
+from crew import crews
 from recording import QUIET
 
 from seamark import init_run
@@ -67,7 +67,6 @@ class _Stream(io.TextIOWrapper):
         return self._terminal
 
     def written(self):
-        """Return what was written to it."""
         self.flush()
         return self.buffer.getvalue().decode(errors="replace")
 
@@ -104,7 +103,7 @@ def shell():
 def terminal():
     """Call the command in this process, which takes its streams for a terminal.
 
-    Return exit code and all that it wrote there; for a real terminal, see `live_terminal`.
+    Return exit code and all that it wrote there.
     """
 
     def call(*words, columns=80, typed="", **more):
@@ -133,52 +132,19 @@ def screen(terminal):
     return call
 
 
-@pytest.fixture
-def python():
-    """Run code in a process of its own."""
-
-    def call(code, *args, **more):
-        words = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
-        pipes = {"capture_output": True, "text": True}
-        return subprocess.run(words, env=os.environ | more, timeout=240, check=False, **pipes)
-
-    return call
-
-
-TRAINING = """
-import sys, seamark
-{before}
-run = seamark.init_run("p", name="live", git_ref=False, capture=dict(packages=False))
-run.log_metrics({{"loss": 1.0}}, step=0)
-run.sync()
-print(run.id, flush=True)
-{after}
-"""
+@pytest.fixture(scope="session")
+def _machine():
+    with crews(None) as (machine,):
+        yield machine
 
 
 @pytest.fixture
-def train():
-    """Start a training that has recorded a step; return its process and the id of its run."""
-    with contextlib.ExitStack() as stack:
-
-        def begin(after="sys.stdin.readline()", before=""):
-            code = TRAINING.format(before=before, after=after)
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            words = [sys.executable, "-c", code]
-            process = subprocess.Popen(words, stderr=subprocess.DEVNULL, **pipes)
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process, process.stdout.readline().strip()
-
-        yield begin
-
-
-# On a busy machine reading may take so long that a bar appears.
-WITHOUT_BAR = """
-import math, runpy, seamark.pictures.printing
-seamark.pictures.printing._DELAY_S = math.inf
-runpy.run_module("seamark", run_name="__main__", alter_sys=True)
-"""
+def training(_machine, root, tmp_path):
+    """A process of its own that records below the root; see `crew.Deeds`."""
+    worker = _machine.hire(root, tmp_path)
+    yield worker
+    if worker.lives:
+        worker.kill()
 
 
 class LiveTerminal:
@@ -186,49 +152,38 @@ class LiveTerminal:
 
     def __init__(self, program, **more):
         self._outer, inner = pty.openpty()
-        terminal = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
-        env = {**os.environ, **terminal, **more}
-        env.pop("NO_COLOR")
+        env = {**os.environ, "COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color", **more}
         streams = {"stdin": inner, "stdout": inner, "stderr": inner}
         self.process = subprocess.Popen(program, env=env, start_new_session=True, **streams)
         os.close(inner)
         self.shown = ""
 
     def type(self, text):
-        """Type something."""
         os.write(self._outer, text.encode())
 
     def read(self, wanted=None):
         """Read until something is shown, or to the end; return all that was shown."""
         while wanted is None or wanted not in self.shown:
             try:
-                block = os.read(self._outer, 1 << 16)
+                self.shown += os.read(self._outer, 1 << 16).decode(errors="replace")
             except OSError:  # Linux says so when the other side is closed
-                block = b""
-            if not block:
-                os.close(self._outer)
-                self._outer = -1
                 assert wanted is None, self.shown
                 break
-            self.shown += block.decode(errors="replace")
         return self.shown
 
     def close(self):
-        """End it, whatever became of the test."""
         self.process.kill()
         self.process.wait(timeout=60)
-        with contextlib.suppress(OSError):
-            self.read()
+        os.close(self._outer)
 
 
 @pytest.fixture
 def live_terminal():
-    """Call the command, or another program, in a real terminal; it can be read while it runs."""
+    """Start a program in a real terminal; it can be read while it runs."""
     with contextlib.ExitStack() as stack:
 
-        def begin(*words, program=(sys.executable, "-c", WITHOUT_BAR), **more):
-            one = LiveTerminal([*program, *words], **more)
-            return stack.enter_context(contextlib.closing(one))
+        def begin(*program, **more):
+            return stack.enter_context(contextlib.closing(LiveTerminal(program, **more)))
 
         yield begin
 

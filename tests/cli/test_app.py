@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from command import main
+from scripts import run_script
 
 import seamark
 from seamark.cli._app import _COMMANDS
@@ -102,9 +103,9 @@ call("ls", "--json", lacks=heavy | {{"rich"}})
 
 
 @pytest.mark.once
-def test_help_and_ls_import_nothing_heavy(record, cli, python):
+def test_help_and_ls_import_nothing_heavy(record, cli):
     """Where nothing is new; folding needs NumPy. Help imports nothing that opens files either."""
     record()
     cli("ls")
-    done = python(IMPORTS.format(heavy=HEAVY))
-    assert done.stderr.splitlines() == ["--help", "ls", "ls,--json"]
+    _, said = run_script(IMPORTS.format(heavy=HEAVY))
+    assert said.splitlines() == ["--help", "ls", "ls,--json"]

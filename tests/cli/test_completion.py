@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from command import main
+from journal_builder import START, JournalBuilder
 
 from seamark.cli._app import _COMMANDS, COMPLETE, SHELLS
 
@@ -109,11 +110,12 @@ def test_names_with_special_characters_of_shells_are_not_completed(tab, start):
 
 
 @pytest.mark.once
-def test_completion_leaves_many_new_runs_to_the_next_listing(tab, cli, record):
+def test_completion_leaves_many_new_runs_to_the_next_listing(tab, cli, record, root):
     """Of many known ones the newest are proposed."""
     names = [f"run{number:03}" for number in range(105)]
-    for name in names:
-        record("p", name=name, steps=1)
+    for at, name in enumerate(names):
+        journal = JournalBuilder(name, t=START + at * 10**9).assign(sys__name=name)
+        journal.close().save(root / "p" / name)
     assert tab("seamark show ") == []
     cli("ls")
     assert tab("seamark show ") == ["latest", *reversed(names[5:])]
@@ -196,7 +198,7 @@ def test_fish_completes(three, tmp_path, monkeypatch):
 @pytest.mark.once
 @pytest.mark.usefixtures("installed")
 def test_zsh_completes(three, tmp_path, live_terminal):
-    terminal = live_terminal(program=(needs("zsh"), "-f", "-i"), ZDOTDIR=str(tmp_path))
+    terminal = live_terminal(needs("zsh"), "-f", "-i", ZDOTDIR=str(tmp_path))
     begin = 'autoload -Uz compinit; compinit -u -D; eval "$(seamark completion zsh)"'
     terminal.type(f'{begin}; echo REA""DY\n')
     terminal.read("READY")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -32,17 +30,16 @@ def crashed(root, name, **header):
     return name
 
 
-def test_killed_process_is_a_crash_with_its_reason(cli, root, train):
-    process, run = train()
+def test_killed_process_is_a_crash_with_its_reason(cli, training):
+    run = training.do("begin", 0, "p", {})
     assert "sys/crash_reason" not in json.loads(cli("show", run, "--json").stdout)["attributes"]
-    process.kill()
-    process.wait(60)
+    training.kill()
     (row,) = cli("ls").stdout.splitlines()[1:]
     assert "crashed: process gone" in row
     shown = cli("show", run).stdout
     for text in ("\n! crashed: its process ended without reporting why", "last sign of life "):
         assert text in shown
-    assert f"pid {process.pid} on " in shown
+    assert f"pid {training.pid} on " in shown
     with init_run("p", with_id=run, mode="read-only") as reader:
         assert reader["sys/crash_reason"].fetch() == "process gone"
         assert reader["sys/state"].fetch() == "crashed"
@@ -50,45 +47,6 @@ def test_killed_process_is_a_crash_with_its_reason(cli, root, train):
     assert (listed["sys/state"], listed["sys/crash_reason"]) == ("crashed", "process gone")
     told = json.loads(cli("show", run, "--json").stdout)["attributes"]["sys/crash_reason"]
     assert told["value"] == "process gone"
-
-
-@pytest.fixture
-def small_group():
-    """A control group below this process's own with 128 MB of memory, where one can be made."""
-    found = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    own = {names: path for _, names, path in found}
-    first = f"/sys/fs/cgroup/memory{own['memory']}" if "memory" in own else None
-    folder = Path(first or f"/sys/fs/cgroup{own.get('', '')}", f"seamark-{os.getpid()}")
-    try:
-        folder.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        limit = folder / ("memory.limit_in_bytes" if first else "memory.max")
-        swap = folder / ("memory.memsw.limit_in_bytes" if first else "memory.swap.max")
-        try:
-            limit.write_text(str(128 << 20))
-        except OSError as error:
-            pytest.skip(f"no control group with a limit can be made here: {error}")
-        with contextlib.suppress(OSError):
-            swap.write_text(str(128 << 20) if first else "0")
-        yield folder
-    finally:
-        folder.rmdir()
-
-
-@pytest.mark.once
-def test_process_killed_for_memory_is_said_to_be(cli, root, small_group, train):
-    enter = f"open({str(small_group / 'cgroup.procs')!r}, 'w').write('0')"
-    process, run = train("kept = []\nwhile True: kept.append(b'x' * 10**6)", before=enter)
-    assert process.wait(120) == -signal.SIGKILL
-    with init_run("p", with_id=run, mode="read-only") as reader:
-        assert reader["sys/crash_reason"].fetch() in ("out of memory", "likely out of memory")
-    assert "out of memory" in cli("ls").stdout
-    shown = cli("show", run).stdout
-    assert "out of memory" in shown.splitlines()[1]
-    assert str(process.pid) in shown.splitlines()[1]
-    assert cli("ls", "-q", "sys/crash_reason CONTAINS memory").exit_code == 0
 
 
 def test_rebooted_hosts_other_hosts_and_silent_processes_are_told_apart(cli, root):
@@ -211,13 +169,3 @@ def test_host_job_container_and_torch_are_one_line(cli, start):
     (line,) = [one for one in cli("show", run.id).stdout.splitlines() if one.startswith("host ")]
     assert line.endswith(" · SLURM 4211_3 · Kubernetes team/train-0 · docker · torch 2.13.0+cu128")
     assert "docker" in cli("ls", "-c", "mon/a/environment/container").stdout
-
-
-@pytest.mark.usefixtures("captured")
-def test_kernel_of_the_host_is_recorded(cli, root, train):
-    process, run = train()
-    process.communicate("", timeout=60)
-    attributes = json.loads(cli("show", run, "--json").stdout)["attributes"]
-    (path,) = [one for one in attributes if one.endswith("/environment/kernel")]
-    assert path.startswith("monitoring/")
-    assert attributes[path]["value"] == os.uname().release

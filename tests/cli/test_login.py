@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import stat
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi")
+
+from asking import answering
 
 import seamark
 from seamark.errors import ArgumentError
@@ -88,67 +88,39 @@ def test_tokens_are_created_listed_and_revoked(one, command):
 
 
 @pytest.mark.once
-@pytest.mark.thorough
-def test_tokens_are_created_in_the_folder_of_a_stopped_server(run_server, command):
-    """For who has lost the token of the admin."""
-    one = run_server()
-    one.stop()
-    made = command("token", "create", "--folder", str(one.folder))
+def test_tokens_of_a_stopped_server_are_created_in_its_folder(tmp_path, command):
+    """For who has lost the token of the admin, which is printed once."""
+    folder = ("--folder", tmp_path)
+    first, second = (command("server", *folder, "init") for _ in range(2))
+    assert first.returncode == second.returncode == 0, first.stderr
+    assert first.stdout.startswith("seamark_")
+    assert second.stdout == ""
+    made = command("token", "create", *folder)
     assert made.returncode == 0, made.stderr
-    listed = command("token", "list", "--folder", str(one.folder)).stdout
-    assert listed.count("admin") == 2
+    assert command("token", "list", *folder).stdout.count("admin") == 2
     nowhere = command("token", "list", "--folder", "nowhere")
     assert nowhere.returncode == 2
     assert "no databases of a server found in" in nowhere.stderr
     assert not Path("nowhere").exists()
 
 
-@pytest.mark.once
-def test_init_prints_the_first_token_once(tmp_path, command):
-    first, second = (command("server", "--folder", str(tmp_path), "init") for _ in range(2))
-    assert first.returncode == second.returncode == 0, first.stderr
-    assert first.stdout.startswith("seamark_")
-    assert second.stdout == ""
-
-
-class Redirecting(http.server.BaseHTTPRequestHandler):
-    """Sends whoever asks to another address, and notes what it was shown."""
-
-    to = ""
-    seen: list[str | None]
-
-    def do_GET(self) -> None:
-        self.seen.append(self.headers.get("Authorization"))
-        self.send_response(307)
-        self.send_header("Location", f"{self.to}{self.path}")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *args) -> None:
-        pass
-
-
 def test_token_is_not_sent_to_the_target_of_a_redirect():
-    servers = []
-    for _ in range(2):
-        handler = type("Handler", (Redirecting,), {"seen": []})
-        servers.append((http.server.HTTPServer(("127.0.0.1", 0), handler), handler))
-    (first, here), (second, there) = servers
-    here.to = f"http://127.0.0.1:{second.server_port}"
-    threads = [threading.Thread(target=each.serve_forever) for each, _ in servers]
-    for thread in threads:
-        thread.start()
-    try:
-        with pytest.raises(RemoteError, match="has moved to"):
-            seamark.login(f"http://127.0.0.1:{first.server_port}", "seamark_x")
-    finally:
-        for each, _ in servers:
-            each.shutdown()
-            each.server_close()
-        for thread in threads:
-            thread.join()
-    assert here.seen == ["Bearer seamark_x"]
-    assert there.seen == []
+    asked = []
+
+    def target(path, _):
+        asked.append(path)
+        return 200, {}, b"{}"
+
+    def moved(path, _):
+        return 307, {"Location": f"http://127.0.0.1:{port}{path}"}, b""
+
+    with (
+        answering(target) as port,
+        answering(moved) as first,
+        pytest.raises(RemoteError, match="has moved to"),
+    ):
+        seamark.login(f"http://127.0.0.1:{first}", "seamark_x")
+    assert asked == []
 
 
 def test_login_and_logout_from_python(one):
@@ -171,21 +143,29 @@ def test_login_and_logout_from_python(one):
     assert list(credentials_file().parent.iterdir()) == [credentials_file()]
 
 
+ASKS = """
+import seamark
+try:
+    seamark.login()
+except seamark.errors.ArgumentError as error:
+    print(error, "- again")
+print("logged in as", seamark.login().name)
+"""
+
+
 def test_login_asks_for_the_token_at_a_terminal(one, live_terminal):
     """Of the server that is configured; it is not shown, and what is no token is an error."""
-    program = (sys.executable, "-c", "import seamark; print(seamark.login().name)")
     remotes = f"file:///nowhere,{one.url}"
-    for typed, code, said in (
-        (f"{one.token}\n", 0, "admin"),
-        ("\x04", 1, "ArgumentError: token: expected one word"),
-    ):
-        terminal = live_terminal(program=program, SEAMARK_REMOTE=remotes)
-        terminal.read(f"Token for {one.url}: ")
-        terminal.type(typed)
-        shown = terminal.read()
-        assert (terminal.process.wait(60), said in shown) == (code, True), shown
-        assert one.token not in shown
-        assert kept() == {one.url: {"token": one.token}}
+    terminal = live_terminal(sys.executable, "-c", ASKS, SEAMARK_REMOTE=remotes)
+    terminal.read(f"Token for {one.url}: ")
+    terminal.type("\x04")
+    assert "token: expected one word" in terminal.read(f"- again\r\nToken for {one.url}: ")
+    terminal.type(f"{one.token}\n")
+    shown = terminal.read()
+    assert shown.endswith("logged in as admin\r\n")
+    assert one.token not in shown
+    assert terminal.process.wait(60) == 0
+    assert kept() == {one.url: {"token": one.token}}
 
 
 def test_login_without_a_terminal_raises(one, monkeypatch):

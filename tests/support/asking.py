@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer
@@ -24,24 +24,8 @@ class Answer:
         return json.loads(self.body)
 
 
-def ask(
-    url: str,
-    method: str,
-    path: str,
-    token: str = "",
-    body: Any = None,
-    headers: dict[str, str] | None = None,
-) -> Answer:
-    """Ask once.
-
-    Args:
-        url: Address of the server.
-        method: Of HTTP.
-        path: Below ``/api/v1/``.
-        token: Shown as a bearer.
-        body: Bytes, or what is sent as JSON.
-        headers: Further ones.
-    """
+def ask(url, method, path, token="", body=None, headers=None) -> Answer:
+    """Ask once for a path below ``/api/v1/``; what is not bytes is sent as JSON."""
     sent = dict(headers or {})
     if token:
         sent["Authorization"] = f"Bearer {token}"
@@ -60,9 +44,7 @@ def ask(
 
 
 @contextlib.contextmanager
-def answering(
-    answer: Callable[[str, bytes], tuple[int, Mapping[str, str], bytes]],
-) -> Iterator[int]:
+def answering(answer) -> Iterator[int]:
     """Answer requests with status, headers and body of ``answer(path, body)``; give the port."""
 
     class Handler(BaseHTTPRequestHandler):

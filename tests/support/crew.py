@@ -29,11 +29,7 @@ _MACHINE = "MACHINE"
 
 
 class RefusedError(Exception):
-    """What Seamark raised in a worker.
-
-    Attributes:
-        kind: Name of the class.
-    """
+    """What Seamark raised in a worker; the kind is the name of the class."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -100,11 +96,7 @@ class Worker:
 
 
 class Crew:
-    """A machine.
-
-    Args:
-        host: What it is called; None for the name and boot that this one has.
-    """
+    """A machine; without a host it has the name and boot that this one has."""
 
     def __init__(self, host: str | None = None) -> None:
         self._socket, other = socket.socketpair()
@@ -210,6 +202,9 @@ class Deeds:
         self.project(project).trash([run], trashed=trashed)
 
     # -- what is recorded
+
+    def sync(self, at: int) -> None:
+        self.held[at].sync()
 
     def assign(self, at: int, path: str, value: Any) -> None:
         self.held[at][path] = value
@@ -334,9 +329,6 @@ class Deeds:
         return {
             one.path: one.uri or artifact.open(one.path).read().decode() for one in artifact.objects
         }
-
-    def sync(self, project: str, run: str, to: str) -> None:
-        self.seamark.sync(f"{project}/{run}", to, **self.root)
 
 
 def _serve(connection: Connection, root: str, cache: str) -> None:

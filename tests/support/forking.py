@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,18 +67,11 @@ class Forks:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def run(
-        self, code: str, *words: str, name: str = "-c", environments: Sequence[Mapping[str, str]]
-    ) -> list[Ended]:
+    def run(self, code, *words, name="-c", environments) -> list[Ended]:
         """Run code in a process for each of the environments at once, until all have ended.
 
-        A process has the folder and the environment of the caller, and what its own adds to it.
-
-        Args:
-            code: Of a program.
-            *words: What ``sys.argv`` holds behind the name.
-            name: Of the program.
-            environments: Further variables of each process.
+        A process has the folder and the environment of the caller, and what its own adds to it;
+        its ``sys.argv`` holds the name and the words.
         """
         with tempfile.TemporaryDirectory() as streams:
             asked = {

@@ -14,9 +14,7 @@ from isolation import reset_signals
 def refuse_others(modules: Mapping[str, str], proven: Mapping[str, Mapping[str, str]]) -> None:
     """Refuse to start where the host is missing, or is another than is to be proved.
 
-    Args:
-        modules: The packages that have these modules.
-        proven: Releases of packages by the name of the proof, as ``SEAMARK_REQUIRE`` has it.
+    The modules lead to their packages, names of proofs (``SEAMARK_REQUIRE``) to their releases.
     """
     reset_signals()
     here = [modules[name] for name in modules if importlib.util.find_spec(name)]

@@ -159,9 +159,7 @@ def _folders() -> Iterator[Iterator[Path]]:
 
 
 @pytest.fixture
-def _folder(
-    request: pytest.FixtureRequest, _folders: Iterator[Path], _session: None
-) -> Iterator[Path]:
+def _folder(request, _folders, _session) -> Iterator[Path]:
     """The only folder a test writes to. What cannot be removed of it fails the test."""
     folder = next(_folders)
     folder.mkdir(mode=0o755)

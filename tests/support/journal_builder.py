@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from seamark.journal.folder import RunFolder, journal_name, split_journal_name
 from seamark.journal.format import (
@@ -24,10 +23,6 @@ from seamark.journal.walk import walk
 from seamark.store.database import retry
 from seamark.store.ingest import Folding
 
-if TYPE_CHECKING:
-    from seamark.journal.safe import Source
-    from seamark.store.runs import Store
-
 START = 1_790_000_000_000_000_000
 """Time of the first frame unless a test says otherwise, nanoseconds since the Unix epoch."""
 
@@ -45,15 +40,7 @@ class JournalBuilder:
     """One journal; every method appends one record and returns the builder."""
 
     def __init__(
-        self,
-        name: str = "one",
-        *,
-        t: int = START,
-        attempt: int | None = 0,
-        positions: dict[str, int] | None = None,
-        owner: bool = True,
-        header: bool = True,
-        **facts: Any,
+        self, name="one", *, t=START, attempt=0, positions=None, owner=True, header=True, **facts
     ) -> None:
         self.uid = name.encode().ljust(16, b"\0")[:16]
         self.writer = f"host-1-{name}"
@@ -100,9 +87,7 @@ class JournalBuilder:
         self.t += ns
         return self
 
-    def frame(
-        self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0, said: Any = None
-    ) -> JournalBuilder:
+    def frame(self, kind, payload, *, flags=0, aux=0, said=None) -> JournalBuilder:
         self.t += 1
         what, value = said or ("", None)
         self.said.append(Said(self.offset, self.t, what, value))
@@ -129,14 +114,7 @@ class JournalBuilder:
             self.frame(Kind.PATH, payload)
         return self._paths[path]
 
-    def row(
-        self,
-        metrics: dict[str, float],
-        step: float,
-        *,
-        time: int | None = None,
-        packed: bool = False,
-    ) -> JournalBuilder:
+    def row(self, metrics, step, *, time=None, packed=False) -> JournalBuilder:
         paths = tuple(metrics)
         numbers = [self.number(path) for path in paths]
         if paths not in self._schemas:
@@ -155,9 +133,7 @@ class JournalBuilder:
             Kind.ROW, payload, flags=flags, aux=self._schemas[paths], said=("points", points)
         )
 
-    def sparse(
-        self, metrics: dict[str, float], step: float, *, time: int | None = None
-    ) -> JournalBuilder:
+    def sparse(self, metrics, step, *, time=None) -> JournalBuilder:
         numbers = [self.number(path) for path in metrics]
         user = b"" if time is None else struct.pack("<q", time)
         names = struct.pack(f"<II{len(numbers)}I", len(numbers), 0, *numbers)
@@ -168,9 +144,7 @@ class JournalBuilder:
         flags = 0 if time is None else USER_TIME
         return self.frame(Kind.SPARSE, payload, flags=flags, said=("points", points))
 
-    def column(
-        self, path: str, steps: list[float], values: list[float], times: list[int] | None = None
-    ) -> JournalBuilder:
+    def column(self, path, steps, values, times=None) -> JournalBuilder:
         size = len(steps)
         payload = struct.pack("<II", self.number(path), size)
         payload += struct.pack(f"<{2 * size}d", *steps, *values)
@@ -218,13 +192,7 @@ class JournalBuilder:
         return path
 
 
-def fold_run(
-    store: Store,
-    project: str,
-    run: str,
-    sources: Mapping[str, Callable[[], Source]],
-    now_ns: Callable[[], int],
-) -> None:
+def fold_run(store, project, run, sources, now_ns) -> None:
     """Fold what is new of a run, of all of its journals, and save it."""
     journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
 

@@ -39,17 +39,7 @@ class Kind(IntEnum):
 
 
 class Frame(NamedTuple):
-    """One frame.
-
-    Attributes:
-        offset: Where it begins in the file.
-        end: Where the next one begins.
-        t: Its time, nanoseconds since the Unix epoch.
-        kind: See `Kind`.
-        flags: As they stand in the file.
-        aux: Number of the schema of a row.
-        payload: Unpacked, without padding.
-    """
+    """One frame of a file, from an offset to the end; `aux` is the number of a row's schema."""
 
     offset: int
     end: int
@@ -74,15 +64,7 @@ class Point(NamedTuple):
 
 
 class Journal:
-    """The whole frames of one file, from the first to the first that is not sound.
-
-    Args:
-        path: The file.
-
-    Attributes:
-        frames: In the order of the file.
-        rest: The bytes that follow these; empty if every frame is sound.
-    """
+    """The frames of one file up to the first that is not sound, and the rest of its bytes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -117,7 +99,6 @@ class Journal:
         return [frame.record for frame in self.frames if frame.kind == Kind.OP]
 
     def points(self) -> list[tuple[str, Point]]:
-        """Return the points of float series, each with its path, in the order of the file."""
         return points_in(self.frames)
 
 
@@ -162,9 +143,7 @@ def _frame(data: bytes, at: int, salt: int) -> Frame | None:
     return Frame(at, end, t, kind, flags, aux, payload)
 
 
-def _row(
-    frame: Frame, paths: dict[int, str], schemas: dict[int, list[str]]
-) -> list[tuple[str, Point]]:
+def _row(frame, paths, schemas) -> list[tuple[str, Point]]:
     payload, at, time = frame.payload, 8, frame.t
     (step,) = struct.unpack_from("<d", payload)
     if frame.flags & _USER_TIME:

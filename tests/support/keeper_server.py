@@ -37,15 +37,9 @@ Answer = tuple[int, dict[str, Any] | bytes, dict[str, str]]
 
 
 class Keeper:
-    """What is kept, and what is answered instead.
+    """What is kept, what is answered about runs that are resumed, and what was asked.
 
-    Attributes:
-        journals: Bytes by (project, run) and name.
-        blobs: Contents by (project, digest).
-        openings: What is answered about runs that are resumed.
-        meddle: Called with method, path and query before anything is done; what it returns is
-            answered instead.
-        asked: Method and path of every request.
+    What `meddle` returns for method, path and query is answered instead.
     """
 
     def __init__(self) -> None:
@@ -60,9 +54,7 @@ class Keeper:
         self.wait_s = 0.0
         self.lock = threading.Lock()
 
-    def answer(
-        self, method: str, path: str, query: dict[str, str], body: bytes, headers: Any
-    ) -> Answer:
+    def answer(self, method, path, query, body, headers) -> Answer:
         with self.lock:
             self.asked.append((method, path))
             self.tokens.add(headers.get("Authorization", ""))
@@ -84,9 +76,7 @@ class Keeper:
                 return self._journal(method, key, more, query, body)
             return self._blob(method, key[0], more, query, body)
 
-    def _journal(
-        self, method: str, key: tuple[str, str], name: str, query: dict[str, str], body: bytes
-    ) -> Answer:
+    def _journal(self, method, key, name, query, body) -> Answer:
         kept = self.journals.get(key, {})
         if method == "GET" and name:
             at = int(query["offset"])
@@ -111,9 +101,7 @@ class Keeper:
         position = sum(map(len, self.journals[key].values()))
         return 200, {"offset": len(data), "position": position, "wait_s": self.wait_s}, {}
 
-    def _blob(
-        self, method: str, project: str, more: str, query: dict[str, str], body: bytes
-    ) -> Answer:
+    def _blob(self, method, project, more, query, body) -> Answer:
         if method == "POST":
             asked = json.loads(body)["digests"]
             return (

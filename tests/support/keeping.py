@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,7 @@ class Place:
         self.objects.close()
 
 
-def journal(
-    name: str = "one", rows: int = 12, project: str = PROJECT, run: str = RUN
-) -> JournalBuilder:
+def journal(name="one", rows=12, project=PROJECT, run=RUN) -> JournalBuilder:
     """Return a journal of a run."""
     made = JournalBuilder(name, project=project, run=run)
     for step in range(rows):
@@ -87,22 +86,17 @@ def places(made: JournalBuilder) -> list[int]:
 
 def at_once(*calls: Callable[[], Any]) -> list[Any]:
     """Make calls in threads that start together; return their results, or what they raised."""
-    results: list[Any] = [None] * len(calls)
     start = threading.Barrier(len(calls))
 
-    def make(number: int, call: Callable[[], Any]) -> None:
+    def make(call: Callable[[], Any]) -> Any:
         start.wait()
         try:
-            results[number] = call()
+            return call()
         except Exception as error:  # noqa: BLE001 - it is a result
-            results[number] = error
+            return error
 
-    threads = [threading.Thread(target=make, args=pair) for pair in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(make, calls))
 
 
 def nothing(name: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,9 +24,7 @@ class Client:
             access = self.ok("exchangeApiToken")["accessToken"]
             self.headers = {"Authorization": f"Bearer {access}"}
 
-    def call(
-        self, name: str, body: Any = None, further: Mapping[str, str] | None = None, **query: Any
-    ) -> tuple[int, Any]:
+    def call(self, name, body=None, further=None, **query) -> tuple[int, Any]:
         """Return status and answer of an operation; further headers may be sent along."""
         operation, headers = BY_NAME[name], {**self.headers, **(further or {})}
         if body is not None and not isinstance(body, bytes):

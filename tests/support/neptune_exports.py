@@ -86,9 +86,7 @@ def batch(project: str, run: str, rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{**same, **row} for row in rows], schema=SCHEMA)
 
 
-def write_run(
-    exports: Path, project: str, run: str, *parts: Sequence[Sequence[Row]], data: str = "data"
-) -> list[Path]:
+def write_run(exports, project, run, *parts, data="data") -> list[Path]:
     """Write a run: a file for each part, a row group for each batch in it."""
     folder = exports / data / part_name(project)
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,15 +16,13 @@ def expected(journals: list[Any], ends: list[int], attempt: Any = "latest") -> d
     return _Oracle(journals, ends, attempt).visible()
 
 
-def expected_points(
-    journals: list[Any], ends: list[int], path: str, attempt: Any = "latest"
-) -> list[tuple[float, float, int, int]]:
+def expected_points(journals, ends, path, attempt="latest") -> list[tuple[float, float, int, int]]:
     """Return (step, value, time, attempt) of a float series, in order."""
     return _Oracle(journals, ends, attempt).points(path, "float_series")
 
 
 def expected_records(
-    journals: list[Any], ends: list[int], path: str, family: str, attempt: Any = "latest"
+    journals, ends, path, family, attempt="latest"
 ) -> list[tuple[float, Any, int, int]]:
     """Return (step, value, time, attempt) of a series of texts, files or histograms, in order."""
     return _Oracle(journals, ends, attempt).points(path, family)

@@ -6,16 +6,17 @@ import http.client
 import json
 import os
 import re
-import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from said_process import start_saying
+from said_process import Saying, ending, reached, start_saying
+from server_waits import until
+
+__all__ = ["RunningPage", "ask", "page_environment", "running_page", "until"]
 
 SOURCE = Path(__file__).parents[2] / "src"
 _OPEN = re.compile(r"http://(127\.0\.0\.1):(\d+)/(?:#token=(\S+))?")
@@ -25,15 +26,8 @@ Answered = tuple[int, dict[str, str], bytes]
 
 
 @dataclass
-class RunningPage:
-    """A page that runs.
-
-    Attributes:
-        port: Where it answers.
-        token: What it wants to be shown; empty if it wants nothing.
-        process: The one that answers.
-        lines: What it has printed.
-    """
+class RunningPage(Saying):
+    """A page that runs; the token is empty if it wants none, the lines are what it printed."""
 
     port: int
     token: str
@@ -59,12 +53,6 @@ class RunningPage:
 
         until(has_read)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal and return the exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        return self.process.wait(60)
-
 
 def ask(port: int, method: str, path: str, headers: Mapping[str, str] | None = None) -> Answered:
     """Return status, headers and body of an answer at a port of this machine."""
@@ -88,13 +76,7 @@ def page_environment(**more: str) -> dict[str, str]:
 
 @contextmanager
 def running_page(*words: object, humble: bool = False, **more: str) -> Iterator[RunningPage]:
-    """Run ``seamark ui`` for a block, once it has said that it answers; kill it if it does not end.
-
-    Args:
-        *words: Of the command; without ``--port`` it takes any port.
-        humble: Without root's right to read everything.
-        **more: Further variables of its environment.
-    """
+    """Run ``seamark ui`` for a block, with more variables; without ``--port`` it takes any."""
     given = [str(word) for word in words]
     if "--port" not in given:
         given += ["--port", "0"]
@@ -102,22 +84,6 @@ def running_page(*words: object, humble: bool = False, **more: str) -> Iterator[
     process, lines = start_saying(
         "ui", *given, env=environment, stdin=subprocess.DEVNULL, humble=humble
     )
-    try:
-        found = _OPEN.search("\n".join(lines))
-        assert found is not None, f"the page did not start: {lines}"
-        page = RunningPage(int(found[2]), found[3] or "", process, lines)
+    found = reached(_OPEN, process, lines)
+    with ending(RunningPage(int(found[2]), found[3] or "", process, lines)) as page:
         yield page
-        page.stop()
-    finally:
-        process.kill()
-        process.wait(30)
-        process.stdout.close()
-
-
-def until(holds: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """Wait until something holds and return it; fail after so many seconds."""
-    end = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-    return found

@@ -94,9 +94,7 @@ def page(*roots: Path, look: bool = True, **given: Any) -> Iterator[Any]:
         )
 
 
-def read(
-    client: httpx.Client, base: str, verb: str, *, of: Any = None, headers: Any = None, **asked: Any
-) -> Any:
+def read(client, base, verb, *, of=None, headers=None, **asked) -> Any:
     """Return the answer to a question: of a type, or as JSON has it."""
     accepted = {} if of is None else {"Accept": "application/msgpack"}
     answer = client.post(f"{base}read/{verb}", json=asked, headers=accepted | (headers or {}))

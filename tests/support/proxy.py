@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -45,9 +45,7 @@ class Proxy:
         down: While true, connections are refused, and those that are open are cut.
     """
 
-    def __init__(
-        self, to: tuple[str, int], trouble: Callable[[int], Trouble | None] | None = None
-    ) -> None:
+    def __init__(self, to, trouble=None) -> None:
         self.to = to
         self.trouble = trouble or (lambda _: None)
         self.down = False
@@ -146,9 +144,7 @@ def _reset(sock: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def proxied(
-    to: tuple[str, int], trouble: Callable[[int], Trouble | None] | None = None
-) -> Iterator[Proxy]:
+def proxied(to, trouble=None) -> Iterator[Proxy]:
     proxy = Proxy(to, trouble)
     try:
         yield proxy

@@ -6,12 +6,7 @@ from typing import Any
 
 
 def of_run(file: str, prefix: str = "") -> dict[str, dict[str, Any]]:
-    """Return the arguments of each read of one run, beside its project and id.
-
-    Args:
-        file: Name of one of its journals.
-        prefix: What its paths begin with.
-    """
+    """Return the arguments of each read of one run, beside its project and id."""
     loss, lr, text = (f"{prefix}{name}" for name in ("loss", "lr", "text"))
     lines = {"file": file, "paths": [text]}
     plain = ("attributes", "facts", "families", "journals", "opening", "overview", "ranks")

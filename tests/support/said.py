@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 class Said:
     """A file of answers, in the order in which they came.
 
-    Args:
-        path: Of the file; each line is written by one call, so that a killed process leaves none
-            that is cut.
+    Each line is written by one call, so that a killed process leaves none that is cut.
     """
 
     def __init__(self, path: Path) -> None:

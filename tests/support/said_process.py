@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -68,19 +68,11 @@ def reached(pattern: re.Pattern[str], process: subprocess.Popen[str], lines: lis
     raise RuntimeError(msg)
 
 
-def start_saying(
-    *words: str, env: Mapping[str, str], stdin: int | None = None, humble: bool = False
-) -> tuple[subprocess.Popen[str], list[str]]:
+def start_saying(*words, env, stdin=None, humble=False) -> tuple[subprocess.Popen[str], list[str]]:
     """Start ``seamark`` and return when it has said all that it says at the start, or has ended.
 
-    Args:
-        *words: Of the command.
-        env: Its environment.
-        stdin: As `subprocess.Popen` takes it.
-        humble: Without root's right to read and write whatever there is.
-
-    Returns:
-        The process and what it prints, line by line, which goes on being read.
+    Returns the process and what it prints, line by line, which goes on being read. A humble one
+    lacks root's right to read and write whatever there is.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "seamark", *words],

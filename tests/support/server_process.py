@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,9 +31,7 @@ class Running(Saying):
         return [child.pid for child in psutil.Process(self.process.pid).children()]
 
 
-def start_server(
-    folder: Path, *options: str, store: str | None = None, env: Mapping[str, str] | None = None
-) -> Running:
+def start_server(folder, *options, store=None, env=None) -> Running:
     """Start ``seamark server`` and return when it answers."""
     given = ["--folder", str(folder), *(["--store", store] if store else [])]
     if "--port" not in options:

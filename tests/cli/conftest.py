@@ -10,7 +10,6 @@ import pty
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -52,51 +51,23 @@ def record(start):
 
 @pytest.fixture
 def cli():
-    """Call the command in this process."""
-    return lambda *words: CliRunner().invoke(app, [*map(str, words)], prog_name="seamark")
-
-
-class _Stream(io.TextIOWrapper):
-    """A stream of this process that is a pipe, or a terminal if it is said to be one."""
-
-    def __init__(self, encoding="utf-8", given=b"", *, terminal=False):
-        super().__init__(io.BytesIO(given), encoding=encoding, write_through=True)
-        self._terminal = terminal
-
-    def isatty(self):
-        return self._terminal
-
-    def written(self):
-        self.flush()
-        return self.buffer.getvalue().decode(errors="replace")
-
-
-@contextlib.contextmanager
-def _streams(stdin, stdout, stderr, variables):
-    """Give this process other standard streams, and more variables."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        time.tzset()
-        for name, stream in {"stdin": stdin, "stdout": stdout, "stderr": stderr}.items():
-            patch.setattr(sys, name, stream)
-        yield patch
-    time.tzset()
-
-
-@pytest.fixture
-def shell():
-    """Call the command as the program does, but in this process, its output in pipes."""
+    """Call the command in this process, its output in pipes."""
 
     def call(*words, given=b"", **more):
-        encoding = more.get("PYTHONIOENCODING", "utf-8")
-        stdin, stdout, stderr = (_Stream(encoding, one) for one in (given, b"", b""))
-        args = [str(word) for word in words]
-        with _streams(stdin, stdout, stderr, more):
-            code = main(args)
-        return subprocess.CompletedProcess(args, code, stdout.written(), stderr.written())
+        runner = CliRunner(charset=more.get("PYTHONIOENCODING", "utf-8"), env=more)
+        return runner.invoke(app, [*map(str, words)], input=given, prog_name="seamark")
 
     return call
+
+
+class _Terminal(io.TextIOWrapper):
+    """A stream that says that it is a terminal."""
+
+    def __init__(self, typed=""):
+        super().__init__(io.BytesIO(typed.encode()), encoding="utf-8", write_through=True)
+
+    def isatty(self):
+        return True
 
 
 @pytest.fixture
@@ -107,15 +78,19 @@ def terminal():
     """
 
     def call(*words, columns=80, typed="", **more):
-        shown, stdin = _Stream(terminal=True), _Stream(given=typed.encode(), terminal=True)
+        shown = _Terminal()
         size = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
-        with _streams(stdin, shown, shown, {**size, **more}) as patch:
-            if "NO_COLOR" not in more:
-                patch.delenv("NO_COLOR", raising=False)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("NO_COLOR")
+            for name, value in {**size, **more}.items():
+                patch.setenv(name, value)
+            streams = {"stdin": _Terminal(typed), "stdout": shown, "stderr": shown}
+            for name, stream in streams.items():
+                patch.setattr(sys, name, stream)
             # On a busy machine reading may take so long that a bar appears.
             patch.setattr("seamark.pictures.printing._DELAY_S", math.inf)
             code = main([str(word) for word in words])
-        return code, shown.written()
+        return code, shown.buffer.getvalue().decode(errors="replace")
 
     return call
 

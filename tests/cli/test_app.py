@@ -30,17 +30,17 @@ def test_help_names_every_command_and_each_has_examples(cli):
 
 
 def test_root_is_an_option_before_or_after_the_command_or_a_variable(
-    cli, shell, record, root, tmp_path, monkeypatch
+    cli, record, root, tmp_path, monkeypatch
 ):
     run = record()
     monkeypatch.delenv("SEAMARK_DIR")
     assert run in cli("ls", "--root", root).stdout
     assert run in cli("--root", root, "ls").stdout
     assert run in cli("--root", root / "no", "ls", "--root", root).stdout
-    assert shell("ls", "--root", tmp_path / "no").returncode == 2
-    assert shell("ls", SEAMARK_DIR=str(tmp_path / "no")).returncode == 2
-    done = shell("ls", "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    assert cli("ls", "--root", tmp_path / "no").exit_code == 2
+    assert cli("ls", SEAMARK_DIR=str(tmp_path / "no")).exit_code == 2
+    done = cli("ls", "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, [])
     assert "no runs here yet" in done.stderr
 
 
@@ -76,15 +76,15 @@ def test_ctrl_c_and_unexpected_errors_show_no_traceback(root, capfd, monkeypatch
         main(["ls"])
 
 
-def test_ascii_output_stays_readable(record, shell):
-    shown = shell("show", record(name="größe"), PYTHONIOENCODING="ascii").stdout
+def test_ascii_output_stays_readable(record, cli):
+    shown = cli("show", record(name="größe"), PYTHONIOENCODING="ascii").stdout
     assert r"gr\xf6\xdfe" in shown
     assert "0~19\n" in shown
     assert r"\u" not in shown
 
 
-def test_version(shell):
-    assert shell("--version").stdout == f"seamark {seamark.__version__}\n"
+def test_version(cli):
+    assert cli("--version").stdout == f"seamark {seamark.__version__}\n"
 
 
 IMPORTS = """

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from journal_builder import JournalBuilder
 from journals import journal_files
+from recording import NOTHING
 
 from seamark import init_project, init_run
 from seamark.process.liveness import process_facts
@@ -137,7 +138,7 @@ def test_section_health_lists_what_is_missing(cli, start, record, root):
     assert "health" not in json.loads(cli("show", run.id, "loss", "--json").stdout)
 
 
-def test_table_marks_runs_with_losses(cli, start, record, root, shell):
+def test_table_marks_runs_with_losses(cli, start, record, root):
     record(name="well")
     assert "LOST" not in cli("ls").stdout
     damage(root, record(name="torn"))
@@ -148,24 +149,15 @@ def test_table_marks_runs_with_losses(cli, start, record, root, shell):
     assert rows["torn"].endswith("⚠ 1 gap")
     assert rows["lossy"].endswith("⚠ 2 lost")
     assert "⚠" not in rows["well"]
-    assert "! 1 gap" in shell("ls", PYTHONIOENCODING="ascii").stdout
+    assert "! 1 gap" in cli("ls", PYTHONIOENCODING="ascii").stdout
     listed = json.loads(cli("ls", "--json").stdout)
     assert not any("lost" in key.lower() for row in listed for key in row)
 
 
-def test_host_job_container_and_torch_are_one_line(cli, start):
-    with start("p") as run:
-        run["mon/a"] = {
-            "pid": 5,
-            "environment": {
-                "slurm": {"job_id": "1", "array_job_id": "4211", "array_task_id": "3"},
-                "kubernetes": {"pod": "train-0", "namespace": "team"},
-                "container": "docker",
-                "torch": {"version": "2.13.0+cu128"},
-                "pbs": {"job_id": 7},
-            },
-        }
-        run["model/environment/service"] = "hot"
-    (line,) = [one for one in cli("show", run.id).stdout.splitlines() if one.startswith("host ")]
-    assert line.endswith(" · SLURM 4211_3 · Kubernetes team/train-0 · docker · torch 2.13.0+cu128")
-    assert "docker" in cli("ls", "-c", "mon/a/environment/container").stdout
+def test_kernel_of_the_host_is_recorded(cli, start):
+    run = start(capture={**NOTHING, "host": True})
+    run.stop()
+    attributes = json.loads(cli("show", run.id, "--json").stdout)["attributes"]
+    (path,) = [one for one in attributes if one.endswith("/environment/kernel")]
+    assert path.startswith("monitoring/")
+    assert attributes[path]["value"] == os.uname().release

@@ -116,11 +116,11 @@ def test_no_secret_is_recorded_or_printed(cli, root, record, command):
 
 
 @pytest.mark.once
-def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, shell, record):
+def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, record):
     record("p", name="calm", tags=["a"]), record("p", name="loud")
-    done = shell("tag", "calm", "--add", "b", PYTHONIOENCODING="ascii")
+    done = cli("tag", "calm", "--add", "b", PYTHONIOENCODING="ascii")
     assert done.stdout == "calm: a > a, b\n"
-    done = shell("compare", "calm", "loud", "--path", "sys/tags", PYTHONIOENCODING="ascii")
+    done = cli("compare", "calm", "loud", "--path", "sys/tags", PYTHONIOENCODING="ascii")
     assert done.stdout.splitlines()[-1].split() == ["sys/tags", "a,", "b", "-"]
     run = record("p", name="a\x1b[31m")
     assert "\x1b" not in cli("tag", run, "--add", "x").stdout
@@ -128,18 +128,18 @@ def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, shell, record)
 
 
 @pytest.mark.once
-def test_description_is_read_from_a_pipe(shell, record, root):
+def test_description_is_read_from_a_pipe(cli, record, root):
     run = record("p", name="one")
     for given, said in (
         (b"\377\376", "expected text in utf-8 on standard input"),
         (b"", "description (from standard input): expected some text, got ''"),
     ):
-        done = shell("describe", "one", given=given)
-        assert (done.returncode, done.stdout) == (2, "")
+        done = cli("describe", "one", given=given)
+        assert (done.exit_code, done.stdout) == (2, "")
         assert said in done.stderr
-    assert shell("describe", "one", given=b"first\nsecond\n\n").returncode == 0
+    assert cli("describe", "one", given=b"first\nsecond\n\n").exit_code == 0
     assert facts(root, run)["sys/description"][1] == "first\nsecond"
-    assert "description" in shell("show", "one").stdout
+    assert "description" in cli("show", "one").stdout
 
 
 @pytest.mark.once

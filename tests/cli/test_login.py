@@ -20,12 +20,6 @@ from seamark.remote.http.address import credentials_file
 from seamark.remote.protocol import RemoteError
 
 
-@pytest.fixture
-def command(shell):
-    """Call the command with a text on standard input."""
-    return lambda *words, stdin="", **more: shell(*words, given=stdin.encode(), **more)
-
-
 def kept():
     return json.loads(credentials_file().read_text())["servers"]
 
@@ -39,7 +33,7 @@ def one(tmp_path_factory):
         yield server
 
 
-def test_valid_token_is_saved_for_its_owner_only_and_never_printed(one, command):
+def test_valid_token_is_saved_for_its_owner_only_and_never_printed(one, cli):
     for url, given, code, said in (
         (one.url, "seamark_wrong", 1, "401"),
         (one.url, "", 2, "token"),
@@ -47,59 +41,59 @@ def test_valid_token_is_saved_for_its_owner_only_and_never_printed(one, command)
         ("ftp://x", "seamark_x", 2, "ftp"),
         ("http://seamark.lab", "seamark_x", 2, "https"),
     ):
-        done = command("login", url, stdin=given)
+        done = cli("login", url, given=given)
         assert "`seamark login" not in done.stderr  # it was just done
-        assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
+        assert (done.exit_code, len(done.stderr.splitlines())) == (code, 1)
         assert said in done.stderr
     assert not credentials_file().exists()
     old = os.umask(0)
     try:
-        done = command("login", one.url, stdin=f"{one.token}\n")
+        done = cli("login", one.url, given=f"{one.token}\n")
     finally:
         os.umask(old)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "as admin (admin)" in done.stdout
     assert one.token not in done.stdout + done.stderr
     assert kept() == {one.url: {"token": one.token}}
     file = credentials_file()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) & 0o077 == 0
-    assert command("logout", one.url).stdout == f"logged out of {one.url}\n"
+    assert cli("logout", one.url).stdout == f"logged out of {one.url}\n"
     assert kept() == {}
 
 
 @pytest.mark.once
-def test_tokens_are_created_listed_and_revoked(one, command):
-    assert command("login", one.url, stdin=one.token).returncode == 0
+def test_tokens_are_created_listed_and_revoked(one, cli):
+    assert cli("login", one.url, given=one.token).exit_code == 0
     given = ("--project", "team", "--role", "owner", "--expires", "30d")
-    made = command("token", "create", "alice", *given)
-    assert made.returncode == 0, made.stderr
+    made = cli("token", "create", "alice", *given)
+    assert made.exit_code == 0, made.stderr
     secret = made.stdout.strip()
     assert "shown only once" in made.stderr
-    listed = command("token", "list").stdout
+    listed = cli("token", "list").stdout
     assert secret[:16] in listed
     assert secret not in listed
     assert "owner in team" in listed
-    as_alice = command("token", "create", "bob", SEAMARK_API_TOKEN=secret)
-    assert (as_alice.returncode, "require an admin" in as_alice.stderr) == (1, True)
-    assert command("token", "revoke", secret[:16]).stdout == f"revoked {secret[:16]}\n"
-    refused = command("token", "list", SEAMARK_API_TOKEN=secret)
-    assert (refused.returncode, "was revoked" in refused.stderr) == (1, True)
+    as_alice = cli("token", "create", "bob", SEAMARK_API_TOKEN=secret)
+    assert (as_alice.exit_code, "require an admin" in as_alice.stderr) == (1, True)
+    assert cli("token", "revoke", secret[:16]).stdout == f"revoked {secret[:16]}\n"
+    refused = cli("token", "list", SEAMARK_API_TOKEN=secret)
+    assert (refused.exit_code, "was revoked" in refused.stderr) == (1, True)
 
 
 @pytest.mark.once
-def test_tokens_of_a_stopped_server_are_created_in_its_folder(tmp_path, command):
+def test_tokens_of_a_stopped_server_are_created_in_its_folder(tmp_path, cli):
     """For who has lost the token of the admin, which is printed once."""
     folder = ("--folder", tmp_path)
-    first, second = (command("server", *folder, "init") for _ in range(2))
-    assert first.returncode == second.returncode == 0, first.stderr
+    first, second = (cli("server", *folder, "init") for _ in range(2))
+    assert first.exit_code == second.exit_code == 0, first.stderr
     assert first.stdout.startswith("seamark_")
     assert second.stdout == ""
-    made = command("token", "create", *folder)
-    assert made.returncode == 0, made.stderr
-    assert command("token", "list", *folder).stdout.count("admin") == 2
-    nowhere = command("token", "list", "--folder", "nowhere")
-    assert nowhere.returncode == 2
+    made = cli("token", "create", *folder)
+    assert made.exit_code == 0, made.stderr
+    assert cli("token", "list", *folder).stdout.count("admin") == 2
+    nowhere = cli("token", "list", "--folder", "nowhere")
+    assert nowhere.exit_code == 2
     assert "no databases of a server found in" in nowhere.stderr
     assert not Path("nowhere").exists()
 

@@ -40,11 +40,3 @@ def test_lines_are_given_before_everything_is_read():
     found = Lines(colours=False).finished(parts())
     assert [next(found).text for _ in range(3)] == ["line 1", "line 2", "line 3"]
     assert read == list(range(1, 14))
-
-
-def test_unfinished_bar_is_shown_in_its_current_state():
-    lines = Lines(colours=False)
-    for second in (1, 2):
-        part = Part(second, PROCESS, "monitoring/writer/stderr", f"\rstep {second}")
-        assert list(lines.finished([part])) == []
-        assert [(line.t, line.text) for line in lines.live()] == [(second, f"step {second}")]

@@ -26,18 +26,18 @@ def test_nearest_command_is_suggested_and_never_one_that_deletes():
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_quiet_hides_hints_and_shows_errors(shell, record):
+def test_quiet_hides_hints_and_shows_errors(cli, record):
     record(), record()
-    assert "--limit 0 shows all" in shell("ls", "--limit", 1).stderr
+    assert "--limit 0 shows all" in cli("ls", "--limit", 1).stderr
     for words, more in (
         (("--quiet", "ls", "--limit", 1), {}),
         (("-q", "ls", "--limit", 1), {}),
         (("ls", "--limit", 1, "--quiet"), {}),
         (("ls", "--limit", 1), {"SEAMARK_QUIET": "1"}),
     ):
-        done = shell(*words, **more)
-        assert (done.returncode, done.stderr) == (0, "")
+        done = cli(*words, **more)
+        assert (done.exit_code, done.stderr) == (0, "")
         assert done.stdout.count("\n") == 2
-    done = shell("--quiet", "show", "nobody")
-    assert done.returncode == 2
+    done = cli("--quiet", "show", "nobody")
+    assert done.exit_code == 2
     assert "no run 'nobody'" in done.stderr

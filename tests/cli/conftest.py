@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import math
-import os
-import pty
 import re
-import subprocess
 import sys
 
 import pytest
@@ -120,47 +116,6 @@ def training(_machine, root, tmp_path):
     yield worker
     if worker.lives:
         worker.kill()
-
-
-class LiveTerminal:
-    """A program in a terminal of its own, which can be read while it runs."""
-
-    def __init__(self, program, **more):
-        self._outer, inner = pty.openpty()
-        env = {**os.environ, "COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color", **more}
-        streams = {"stdin": inner, "stdout": inner, "stderr": inner}
-        self.process = subprocess.Popen(program, env=env, start_new_session=True, **streams)
-        os.close(inner)
-        self.shown = ""
-
-    def type(self, text):
-        os.write(self._outer, text.encode())
-
-    def read(self, wanted=None):
-        """Read until something is shown, or to the end; return all that was shown."""
-        while wanted is None or wanted not in self.shown:
-            try:
-                self.shown += os.read(self._outer, 1 << 16).decode(errors="replace")
-            except OSError:  # Linux says so when the other side is closed
-                assert wanted is None, self.shown
-                break
-        return self.shown
-
-    def close(self):
-        self.process.kill()
-        self.process.wait(timeout=60)
-        os.close(self._outer)
-
-
-@pytest.fixture
-def live_terminal():
-    """Start a program in a real terminal; it can be read while it runs."""
-    with contextlib.ExitStack() as stack:
-
-        def begin(*program, **more):
-            return stack.enter_context(contextlib.closing(LiveTerminal(program, **more)))
-
-        yield begin
 
 
 @pytest.fixture

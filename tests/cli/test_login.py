@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -147,18 +149,26 @@ print("logged in as", seamark.login().name)
 """
 
 
-def test_login_asks_for_the_token_at_a_terminal(one, live_terminal):
+def test_login_asks_for_the_token_at_a_terminal(one, monkeypatch):
     """Of the server that is configured; it is not shown, and what is no token is an error."""
-    remotes = f"file:///nowhere,{one.url}"
-    terminal = live_terminal(sys.executable, "-c", ASKS, SEAMARK_REMOTE=remotes)
-    terminal.read(f"Token for {one.url}: ")
-    terminal.type("\x04")
-    assert "token: expected one word" in terminal.read(f"- again\r\nToken for {one.url}: ")
-    terminal.type(f"{one.token}\n")
-    shown = terminal.read()
-    assert shown.endswith("logged in as admin\r\n")
+    monkeypatch.setenv("SEAMARK_REMOTE", f"file:///nowhere,{one.url}")
+    outer, inner = pty.openpty()
+    streams = {"stdin": inner, "stdout": inner, "stderr": inner, "start_new_session": True}
+    shown = ""
+    with subprocess.Popen([sys.executable, "-c", ASKS], **streams) as process:
+        os.close(inner)
+        for wanted, typed in (
+            (f"Token for {one.url}: ", "\x04"),
+            (f"- again\r\nToken for {one.url}: ", f"{one.token}\n"),
+            ("logged in as admin\r\n", ""),
+        ):
+            while wanted not in shown:
+                shown += os.read(outer, 1 << 16).decode()
+            os.write(outer, typed.encode())
+    os.close(outer)
+    assert process.returncode == 0
+    assert "token: expected one word" in shown
     assert one.token not in shown
-    assert terminal.process.wait(60) == 0
     assert kept() == {one.url: {"token": one.token}}
 
 

@@ -218,14 +218,9 @@ class Deeds:
     def extend(self, at: int, path: str, values: list[float], steps: list[float]) -> None:
         self.held[at][path].extend(values, steps=steps)
 
-    def add(self, at: int, path: str, words: list[str]) -> None:
-        self.held[at][path].add(words)
-
-    def remove(self, at: int, path: str, words: list[str]) -> None:
-        self.held[at][path].remove(words)
-
-    def clear(self, at: int, path: str) -> None:
-        self.held[at][path].clear()
+    def __getattr__(self, name: str) -> Any:
+        """Return a deed that calls the method of this name of what stands at a path."""
+        return lambda at, path, *given: getattr(self.held[at][path], name)(*given)
 
     def delete(self, at: int, path: str) -> None:
         del self.held[at][path]
@@ -240,9 +235,6 @@ class Deeds:
         for name, content in files.items():
             Path(name).write_text(content)
         self.held[at][path].upload_files(list(files), wait=True)
-
-    def delete_files(self, at: int, path: str, names: list[str]) -> None:
-        self.held[at][path].delete_files(names)
 
     def keep(self, at: int, path: str, values: list[float]) -> None:
         """Keep statistics of numbers."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from process_status import has_ended
+from server_waits import until
 
 
 class Postgresql:
@@ -28,10 +28,7 @@ class Postgresql:
         """Stop it: SIGQUIT as after a loss of power, SIGINT in order."""
         pid = self._server.get_pid()
         os.kill(pid, number)
-        end = time.monotonic() + 60
-        while not has_ended(pid):
-            assert time.monotonic() < end, "PostgreSQL did not stop"
-            time.sleep(0.02)
+        until(lambda: has_ended(pid))
 
     def start(self) -> None:
         self._server.ensure_postgres_running()

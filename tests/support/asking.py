@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseServer
-from typing import Any
 
 import urllib3
 
@@ -20,11 +17,11 @@ class Answer:
     headers: dict[str, str]
     body: bytes
 
-    def json(self) -> Any:
+    def json(self):
         return json.loads(self.body)
 
 
-def ask(url, method, path, token="", body=None, headers=None) -> Answer:
+def ask(url, method, path, token="", body=None, headers=None):
     """Ask once for a path below ``/api/v1/``; what is not bytes is sent as JSON."""
     sent = dict(headers or {})
     if token:
@@ -44,11 +41,11 @@ def ask(url, method, path, token="", body=None, headers=None) -> Answer:
 
 
 @contextlib.contextmanager
-def answering(answer) -> Iterator[int]:
+def answering(answer):
     """Answer requests with status, headers and body of ``answer(path, body)``; give the port."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, headers, found = answer(self.path, body)
             self.send_response(status)
@@ -59,7 +56,7 @@ def answering(answer) -> Iterator[int]:
 
         do_POST = do_GET  # noqa: N815 - by http.server
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as port:
@@ -67,7 +64,7 @@ def answering(answer) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def serving(server: BaseServer) -> Iterator[int]:
+def serving(server):
     """Have a server answer for a block; give its port."""
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

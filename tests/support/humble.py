@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _VERSION_3 = 0x20080522
 _CAP_DAC = 0b110  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
 
 
-def _give_up() -> None:
+def _give_up():
     """Give these rights up for the calling thread, and for what it starts."""
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable, each in two parts
@@ -24,7 +22,7 @@ def _give_up() -> None:
         raise OSError(ctypes.get_errno(), "capset")
 
 
-def humbly(do: Callable[[], Any]) -> Any:
+def humbly(do):
     """Call a function in a thread that may read and write no more than its user; return its answer.
 
     Rights are those of a thread on Linux, so that all other threads keep theirs.

@@ -7,11 +7,9 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from said_process import Saying, ending, reached, start_saying
 from server_waits import until
@@ -20,9 +18,6 @@ __all__ = ["RunningPage", "ask", "page_environment", "running_page", "until"]
 
 SOURCE = Path(__file__).parents[2] / "src"
 _OPEN = re.compile(r"http://(127\.0\.0\.1):(\d+)/(?:#token=(\S+))?")
-
-
-Answered = tuple[int, dict[str, str], bytes]
 
 
 @dataclass
@@ -34,27 +29,27 @@ class RunningPage(Saying):
     process: subprocess.Popen[str]
     lines: list[str]
 
-    def ask(self, method: str, path: str, *, known: bool = False, **headers: str) -> Answered:
+    def ask(self, method, path, *, known=False, **headers):
         """Return status, headers and body of an answer, to somebody who knows the token or not."""
         if known:
             headers["X-Seamark-Token"] = self.token
         return ask(self.port, method, path, headers)
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self):
         """Return what it says of itself to who has the token."""
         return json.loads(self.ask("GET", "/api/v1/", known=True)[2])
 
-    def settle(self) -> None:
+    def settle(self):
         """Wait until all runs of its first folder have been read."""
 
-        def has_read() -> bool:
+        def has_read():
             told = self.ask("POST", "/r0/api/v1/read/changes", known=True)[1]
             return "seamark-looked" in told and not int(told.get("seamark-left", 0))
 
         until(has_read)
 
 
-def ask(port: int, method: str, path: str, headers: Mapping[str, str] | None = None) -> Answered:
+def ask(port, method, path, headers=None):
     """Return status, headers and body of an answer at a port of this machine."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
@@ -66,7 +61,7 @@ def ask(port: int, method: str, path: str, headers: Mapping[str, str] | None = N
         connection.close()
 
 
-def page_environment(**more: str) -> dict[str, str]:
+def page_environment(**more):
     """Return the environment of a page: no screen, no ssh, and this source."""
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
     gone = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "JUPYTERHUB_SERVICE_PREFIX")
@@ -75,7 +70,7 @@ def page_environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_page(*words: object, humble: bool = False, **more: str) -> Iterator[RunningPage]:
+def running_page(*words, humble=False, **more):
     """Run ``seamark ui`` for a block, with more variables; without ``--port`` it takes any."""
     given = [str(word) for word in words]
     if "--port" not in given:

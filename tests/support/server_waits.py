@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 
-def until(is_so: Callable[[], Any], seconds: float = 120) -> Any:
+def until(is_so, seconds=120):
     """Wait for what has to come, however slow the machine is; return it."""
     end = time.monotonic() + seconds
     while not (found := is_so()):

@@ -17,10 +17,8 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from seamark.index.index import Index
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
@@ -28,9 +26,6 @@ from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.places import open_remote
 from seamark.remote.sync import sync_run, unsent_data
-
-if TYPE_CHECKING:
-    import pytest
 
 OTHERWISE = {
     "tests/test_browsing.py": {
@@ -49,17 +44,17 @@ OTHERWISE = {
 """What is left out and why: words in the names of tests about what only a root has, by file."""
 
 
-def index_of(root: Path) -> Index:
+def index_of(root):
     """Return the runs of a root, as readers see them."""
     return Index(root)
 
 
-def catalog_of(home: Home) -> RemoteCatalog:
+def catalog_of(home):
     """Return the runs of a server, as readers see them."""
     return RemoteCatalog.open(home.url, home.token)
 
 
-def why_not(file: str, name: str) -> str:
+def why_not(file, name):
     """Return why a test cannot read through a server; empty if it can."""
     return next((why for word, why in OTHERWISE.get(file, {}).items() if word in name), "")
 
@@ -67,7 +62,7 @@ def why_not(file: str, name: str) -> str:
 class Servers:
     """The servers of all tests of one process, and where they keep what they have."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         memory = Path("/dev/shm")
         fit = memory.is_dir() and os.access(memory, os.W_OK | os.X_OK)
         self._folder = Path(
@@ -76,7 +71,7 @@ class Servers:
         self._numbers = itertools.count()
         self._token = ""
 
-    def home(self, root: Path) -> Home:
+    def home(self, root):
         """Return an empty server for a root."""
         first = self._folder / "first"
         if not first.exists():
@@ -85,15 +80,15 @@ class Servers:
         shutil.copytree(first, folder)
         return Home(root, folder, self._token)
 
-    def end(self, home: Home) -> None:
+    def end(self, home):
         home.stop()
         shutil.rmtree(home.folder, ignore_errors=True)
 
-    def close(self) -> None:
+    def close(self):
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _make_first(folder: Path) -> str:
+def _make_first(folder):
     """Make the tables that every server begins with, as a copy; return the token of its admin."""
     from served import served
 
@@ -105,7 +100,7 @@ def _make_first(folder: Path) -> str:
 class Home:
     """A server in this process that has what lies below one root."""
 
-    def __init__(self, root: Path, folder: Path, token: str) -> None:
+    def __init__(self, root, folder, token):
         from served import served
 
         from seamark.server.folding.main import FoldWorker
@@ -117,15 +112,15 @@ class Home:
         self._folding = FoldWorker(found.server.databases, found.server.kept, threading.Event())
         self._remote = open_remote(self.url, self.token)
         self._stack.callback(self._remote.close)
-        self._sizes: dict[Any, Any] = {}
+        self._sizes = {}
         self._taking = threading.Lock()
 
-    def take(self) -> None:
+    def take(self):
         """Send what is new below the root, and fold it."""
         with self._taking:
             self._take()
 
-    def _take(self) -> None:
+    def _take(self):
         if not self.root.is_dir():
             return
         logs = (path.parent for path in self.root.rglob(f"{PROJECT_LOG}/journal"))
@@ -142,23 +137,23 @@ class Home:
         while self._folding.round():
             pass
 
-    def stop(self) -> None:
+    def stop(self):
         self._stack.close()
 
 
 class Through(RemoteCatalog):
     """Reads a root through its server."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home):
         super().__init__(Connection(home.url, home.token))
         self._home = home
 
     @property
-    def where(self) -> str:
+    def where(self):
         """The root: messages name it."""
         return str(self._home.root)
 
-    def refresh(self, *where: Any, **how: Any) -> None:
+    def refresh(self, *where, **how):
         """Send what is new first."""
         self._home.take()
         super().refresh(*where, **how)
@@ -167,12 +162,12 @@ class Through(RemoteCatalog):
 class Reading:
     """What one test reads through servers: each method stands in for what has its name."""
 
-    def __init__(self, servers, open_catalog, place_of) -> None:
-        self.homes: dict[Path, Home] = {}
+    def __init__(self, servers, open_catalog, place_of):
+        self.homes = {}
         self._servers, self._opened, self._place_of = servers, open_catalog, place_of
         self._is_local = False
 
-    def open_catalog(self, place: Path | str, token: str | None = None) -> Any:
+    def open_catalog(self, place, token=None):
         if not isinstance(place, Path) or self._is_local:
             return self._opened(place, token)
         root = place.absolute()
@@ -180,14 +175,14 @@ class Reading:
             self.homes[root] = self._servers.home(root)
         return Through(self.homes[root])
 
-    def place_of(self, context: Any, *, local: str = "") -> Any:
+    def place_of(self, context, *, local=""):
         """Note whether a command can look at nothing but a root: then it does."""
         self._is_local = bool(local)
         return self._place_of(context, local=local)
 
 
 @contextlib.contextmanager
-def reading_through(monkeypatch: pytest.MonkeyPatch, servers: Servers) -> Iterator[None]:
+def reading_through(monkeypatch, servers):
     """Have everything that reads a root in this process read it through a server."""
     from seamark import cli
     from seamark.cli import _app

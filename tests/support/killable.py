@@ -36,7 +36,6 @@ class Place:
 
     def _trouble(self, number):
         """Return what happens to a connection: every third is cut somewhere."""
-        del number
         if not self.troubles or self.draw.random() < 0.7:
             return None
         kind = self.draw.random()

@@ -66,6 +66,13 @@ def test_edit_of_a_live_run_does_not_disturb_its_training(cli, root, training):
     assert set(after) == set(before) | {"sys/description", "sys/end_time"}
 
 
+def test_edited_training_says_nothing_of_it(cli, start, capsys):
+    run = start("p")
+    assert cli("tag", run.id, "--add", "best").exit_code == 0
+    run.stop()
+    assert len(capsys.readouterr().err.splitlines()) == 2  # where it records, and that it is done
+
+
 def test_edits_show_old_and_new_value_and_record_no_repetition(cli, record, root):
     run, other = record("p", name="calm", tags=["a", "b"]), record("p", name="two", steps=3)
     journal = root / "p" / run / "journal"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from journal_builder import JournalBuilder
-from journals import journal_files
+from journals import headers, journal_files
 from recording import NOTHING
 
 from seamark import init_project, init_run
-from seamark.process.liveness import process_facts
+from seamark.process.liveness import memory_groups, process_facts
 
 
 def long_ago():
@@ -31,10 +31,13 @@ def crashed(root, name, **header):
     return name
 
 
-def test_killed_process_is_a_crash_with_its_reason(cli, training):
+def test_killed_process_is_a_crash_with_its_reason(cli, root, training):
     run = training.do("begin", 0, "p", {})
     assert "sys/crash_reason" not in json.loads(cli("show", run, "--json").stdout)["attributes"]
     training.kill()
+    (header,) = headers(root / "p" / run)
+    noted, here = header["cgroup"], memory_groups()  # with these, lack of memory is found out
+    assert [group[:2] for group in noted] == [group[:2] for group in here]
     (row,) = cli("ls").stdout.splitlines()[1:]
     assert "crashed: process gone" in row
     shown = cli("show", run).stdout

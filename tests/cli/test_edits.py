@@ -28,6 +28,7 @@ def facts(root, run):
         return {one.path: (one.type, one.value) for one in index.view("p", run).attributes()}
 
 
+@pytest.mark.usefixtures("captured")  # an edit captures nothing all the same
 def test_edit_of_a_failed_run_changes_nothing_else(cli, root, start):
     run = start("p", name="wild", tags=["draft", "kept"], capture_traceback=True)
     run.log_metrics({"loss": 1.0}, 0)
@@ -168,8 +169,9 @@ def test_description_is_edited_in_an_editor(terminal, record, root, tmp_path):
 
 
 @pytest.mark.once
-def test_read_only_root_is_an_error_in_one_line(record, root, capsys):
+def test_read_only_root_is_an_error_in_one_line(record, root, capsys, monkeypatch):
     run = record("p", name="theirs")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(root / "cache"))  # which cannot be made either
     subprocess.run(["chmod", "-R", "a-w,a+rX", str(root)], check=True)
     try:
         for command, (words, *_) in EDITS.items():

@@ -173,7 +173,7 @@ def test_tail_and_since_read_only_the_end(cli, start, monkeypatch):
 
 @pytest.mark.once
 def test_closed_pipe_of_logs_is_no_error(printed, monkeypatch, capsys):
-    run = printed(("stdout", "line\n" * 100))
+    run = printed(("stdout", "line\n" * 5_000))
     capsys.readouterr()
     read, write = os.pipe()
     with open(write, "w", encoding="utf-8") as stdout:  # noqa: PTH123 - of a descriptor

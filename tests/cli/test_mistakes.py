@@ -74,6 +74,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["compare", "--query", 'sys/name = "good"'], "", "the query matches only demo/"),
     (["compare", "good", "slow", "--query", "a > 1"], "", "which runs?"),
     (["plot", "good"], "", "train/loss, val/loss"),
+    (["plot", "good", "val/los"], "", "train/loss, val/loss"),
     # the file
     (["export", "good", "-o", "x.xlsx"], "", "one of .csv, .json, .parquet, or --format"),
     (
@@ -123,6 +124,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
             "purge --yes --force",
         )
     ),
+    *((["purge", "--yes", "--force", "--query", query], "", "query: ") for query in ("", "\t\n")),
 )
 
 

@@ -65,10 +65,12 @@ def test_x_axis_is_steps_times_or_a_series_and_names_its_unit(cli, record):
 @pytest.mark.once
 def test_plot_is_written_to_a_file_and_a_missing_extra_is_named(cli, record, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    run, target = record(), tmp_path / "loss.png"
-    result = cli("plot", run, "val/loss", "train/loss", "--smooth", "3", "--out", target)
-    assert result.exit_code == 0, result.stderr
-    assert target.read_bytes().startswith(b"\x89PNG")
+    run = record()
+    for ending, begin in (("png", b"\x89PNG"), ("svg", b"<?xml")):
+        target = tmp_path / f"loss.{ending}"
+        result = cli("plot", run, "val/loss", "train/loss", "--smooth", "3", "--out", target)
+        assert result.exit_code == 0, result.stderr
+        assert target.read_bytes().startswith(begin)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = cli("plot", run, "val/loss", "--out", tmp_path / "missing.png")
     assert result.exit_code == 2

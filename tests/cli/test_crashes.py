@@ -53,6 +53,22 @@ def test_killed_process_is_a_crash_with_its_reason(cli, root, training):
     assert told["value"] == "process gone"
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("out of memory", "the kernel killed its process {who}"),
+        ("likely out of memory", "its process {who} has ended, and since its start the kernel "),
+    ],
+)
+def test_lack_of_memory_is_said_with_its_process(cli, root, monkeypatch, reason, said):
+    crashed(root, "greedy", pid=2**22 + 1, start=1)
+    found = "seamark.process.liveness.Evidence._reason_in_log"
+    monkeypatch.setattr(found, lambda *_: reason)
+    assert f"crashed: {reason}" in cli("ls").stdout
+    who = f"(pid {2**22 + 1} on {process_facts()['host']})"
+    assert f"\n! crashed: {reason}: {said.format(who=who)}" in cli("show", "greedy").stdout
+
+
 def test_rebooted_hosts_other_hosts_and_silent_processes_are_told_apart(cli, root):
     here = process_facts()
     journal = JournalBuilder("rebooted", t=long_ago(), **{**here, "boot": "another"})

@@ -7,10 +7,12 @@ import sys
 
 import pytest
 from command import main
+from scripts import run_script
 
 import seamark
-from seamark.cli._app import _COMMANDS
+from seamark.cli._app import _COMMANDS, _SYNONYMS, unknown_command_message
 
+DANGEROUS = ("purge", "trash", "untrash", "reindex")
 HEAVY = {"numpy", "pandas", "matplotlib", "plotly", "plotille", "torch", "lightning"}
 
 
@@ -29,17 +31,17 @@ def test_help_names_every_command_and_each_has_examples(cli):
 
 
 def test_root_is_an_option_before_or_after_the_command_or_a_variable(
-    cli, shell, record, root, tmp_path, monkeypatch
+    cli, record, root, tmp_path, monkeypatch
 ):
     run = record()
     monkeypatch.delenv("SEAMARK_DIR")
     assert run in cli("ls", "--root", root).stdout
     assert run in cli("--root", root, "ls").stdout
     assert run in cli("--root", root / "no", "ls", "--root", root).stdout
-    assert shell("ls", "--root", tmp_path / "no").returncode == 2
-    assert shell("ls", SEAMARK_DIR=str(tmp_path / "no")).returncode == 2
-    done = shell("ls", "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    assert cli("ls", "--root", tmp_path / "no").exit_code == 2
+    assert cli("ls", SEAMARK_DIR=str(tmp_path / "no")).exit_code == 2
+    done = cli("ls", "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, [])
     assert "no runs here yet" in done.stderr
 
 
@@ -75,15 +77,15 @@ def test_ctrl_c_and_unexpected_errors_show_no_traceback(root, capfd, monkeypatch
         main(["ls"])
 
 
-def test_ascii_output_stays_readable(record, shell):
-    shown = shell("show", record(name="größe"), PYTHONIOENCODING="ascii").stdout
+def test_ascii_output_stays_readable(record, cli):
+    shown = cli("show", record(name="größe"), PYTHONIOENCODING="ascii").stdout
     assert r"gr\xf6\xdfe" in shown
     assert "0~19\n" in shown
     assert r"\u" not in shown
 
 
-def test_version(shell):
-    assert shell("--version").stdout == f"seamark {seamark.__version__}\n"
+def test_version(cli):
+    assert cli("--version").stdout == f"seamark {seamark.__version__}\n"
 
 
 IMPORTS = """
@@ -102,9 +104,42 @@ call("ls", "--json", lacks=heavy | {{"rich"}})
 
 
 @pytest.mark.once
-def test_help_and_ls_import_nothing_heavy(record, cli, python):
+def test_help_and_ls_import_nothing_heavy(record, cli):
     """Where nothing is new; folding needs NumPy. Help imports nothing that opens files either."""
     record()
     cli("ls")
-    done = python(IMPORTS.format(heavy=HEAVY))
-    assert done.stderr.splitlines() == ["--help", "ls", "ls,--json"]
+    _, said = run_script(IMPORTS.format(heavy=HEAVY))
+    assert said.splitlines() == ["--help", "ls", "ls,--json"]
+
+
+def test_nearest_command_is_suggested_and_never_one_that_deletes():
+    slips = "lss ls, LS ls, shwo show, compair compare, wacth watch, exprt export, renam rename"
+    words = "list ls, diff compare, tail watch, follow watch, mv rename"  # of other programs
+    for pair in (*slips.split(", "), *words.split(", ")):
+        typed, meant = pair.split()
+        said = unknown_command_message(typed, _COMMANDS)
+        assert said == f"there is no command {typed!r}; did you mean {meant!r}?"
+    for dangerous in DANGEROUS:
+        for typed in (dangerous[:-1], dangerous + "e", dangerous[1:], dangerous.upper() + "S"):
+            said = unknown_command_message(typed, _COMMANDS)
+            assert not any(f"'{one}'?" in said for one in DANGEROUS), said
+    assert not {*_SYNONYMS.values()} & {*DANGEROUS}
+    assert {*_SYNONYMS.values()} <= {*_COMMANDS}
+
+
+@pytest.mark.once
+def test_quiet_hides_hints_and_shows_errors(cli, record):
+    record(), record()
+    assert "--limit 0 shows all" in cli("ls", "--limit", 1).stderr
+    for words, more in (
+        (("--quiet", "ls", "--limit", 1), {}),
+        (("-q", "ls", "--limit", 1), {}),
+        (("ls", "--limit", 1, "--quiet"), {}),
+        (("ls", "--limit", 1), {"SEAMARK_QUIET": "1"}),
+    ):
+        done = cli(*words, **more)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert done.stdout.count("\n") == 2
+    done = cli("--quiet", "show", "nobody")
+    assert done.exit_code == 2
+    assert "no run 'nobody'" in done.stderr

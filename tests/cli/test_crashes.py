@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import time
 from pathlib import Path
 
 import pytest
 from journal_builder import JournalBuilder
-from journals import journal_files
+from journals import headers, journal_files
+from recording import NOTHING
 
 from seamark import init_project, init_run
-from seamark.process.liveness import process_facts
+from seamark.process.liveness import memory_groups, process_facts
 
 
 def long_ago():
@@ -32,17 +31,19 @@ def crashed(root, name, **header):
     return name
 
 
-def test_killed_process_is_a_crash_with_its_reason(cli, root, train):
-    process, run = train()
+def test_killed_process_is_a_crash_with_its_reason(cli, root, training):
+    run = training.do("begin", 0, "p", {})
     assert "sys/crash_reason" not in json.loads(cli("show", run, "--json").stdout)["attributes"]
-    process.kill()
-    process.wait(60)
+    training.kill()
+    (header,) = headers(root / "p" / run)
+    noted, here = header["cgroup"], memory_groups()  # with these, lack of memory is found out
+    assert [group[:2] for group in noted] == [group[:2] for group in here]
     (row,) = cli("ls").stdout.splitlines()[1:]
     assert "crashed: process gone" in row
     shown = cli("show", run).stdout
     for text in ("\n! crashed: its process ended without reporting why", "last sign of life "):
         assert text in shown
-    assert f"pid {process.pid} on " in shown
+    assert f"pid {training.pid} on " in shown
     with init_run("p", with_id=run, mode="read-only") as reader:
         assert reader["sys/crash_reason"].fetch() == "process gone"
         assert reader["sys/state"].fetch() == "crashed"
@@ -52,43 +53,20 @@ def test_killed_process_is_a_crash_with_its_reason(cli, root, train):
     assert told["value"] == "process gone"
 
 
-@pytest.fixture
-def small_group():
-    """A control group below this process's own with 128 MB of memory, where one can be made."""
-    found = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    own = {names: path for _, names, path in found}
-    first = f"/sys/fs/cgroup/memory{own['memory']}" if "memory" in own else None
-    folder = Path(first or f"/sys/fs/cgroup{own.get('', '')}", f"seamark-{os.getpid()}")
-    try:
-        folder.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        limit = folder / ("memory.limit_in_bytes" if first else "memory.max")
-        swap = folder / ("memory.memsw.limit_in_bytes" if first else "memory.swap.max")
-        try:
-            limit.write_text(str(128 << 20))
-        except OSError as error:
-            pytest.skip(f"no control group with a limit can be made here: {error}")
-        with contextlib.suppress(OSError):
-            swap.write_text(str(128 << 20) if first else "0")
-        yield folder
-    finally:
-        folder.rmdir()
-
-
-@pytest.mark.once
-def test_process_killed_for_memory_is_said_to_be(cli, root, small_group, train):
-    enter = f"open({str(small_group / 'cgroup.procs')!r}, 'w').write('0')"
-    process, run = train("kept = []\nwhile True: kept.append(b'x' * 10**6)", before=enter)
-    assert process.wait(120) == -signal.SIGKILL
-    with init_run("p", with_id=run, mode="read-only") as reader:
-        assert reader["sys/crash_reason"].fetch() in ("out of memory", "likely out of memory")
-    assert "out of memory" in cli("ls").stdout
-    shown = cli("show", run).stdout
-    assert "out of memory" in shown.splitlines()[1]
-    assert str(process.pid) in shown.splitlines()[1]
-    assert cli("ls", "-q", "sys/crash_reason CONTAINS memory").exit_code == 0
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("out of memory", "the kernel killed its process {who}"),
+        ("likely out of memory", "its process {who} has ended, and since its start the kernel "),
+    ],
+)
+def test_lack_of_memory_is_said_with_its_process(cli, root, monkeypatch, reason, said):
+    crashed(root, "greedy", pid=2**22 + 1, start=1)
+    found = "seamark.process.liveness.Evidence._reason_in_log"
+    monkeypatch.setattr(found, lambda *_: reason)
+    assert f"crashed: {reason}" in cli("ls").stdout
+    who = f"(pid {2**22 + 1} on {process_facts()['host']})"
+    assert f"\n! crashed: {reason}: {said.format(who=who)}" in cli("show", "greedy").stdout
 
 
 def test_rebooted_hosts_other_hosts_and_silent_processes_are_told_apart(cli, root):
@@ -179,7 +157,7 @@ def test_section_health_lists_what_is_missing(cli, start, record, root):
     assert "health" not in json.loads(cli("show", run.id, "loss", "--json").stdout)
 
 
-def test_table_marks_runs_with_losses(cli, start, record, root, shell):
+def test_table_marks_runs_with_losses(cli, start, record, root):
     record(name="well")
     assert "LOST" not in cli("ls").stdout
     damage(root, record(name="torn"))
@@ -190,34 +168,15 @@ def test_table_marks_runs_with_losses(cli, start, record, root, shell):
     assert rows["torn"].endswith("⚠ 1 gap")
     assert rows["lossy"].endswith("⚠ 2 lost")
     assert "⚠" not in rows["well"]
-    assert "! 1 gap" in shell("ls", PYTHONIOENCODING="ascii").stdout
+    assert "! 1 gap" in cli("ls", PYTHONIOENCODING="ascii").stdout
     listed = json.loads(cli("ls", "--json").stdout)
     assert not any("lost" in key.lower() for row in listed for key in row)
 
 
-def test_host_job_container_and_torch_are_one_line(cli, start):
-    with start("p") as run:
-        run["mon/a"] = {
-            "pid": 5,
-            "environment": {
-                "slurm": {"job_id": "1", "array_job_id": "4211", "array_task_id": "3"},
-                "kubernetes": {"pod": "train-0", "namespace": "team"},
-                "container": "docker",
-                "torch": {"version": "2.13.0+cu128"},
-                "pbs": {"job_id": 7},
-            },
-        }
-        run["model/environment/service"] = "hot"
-    (line,) = [one for one in cli("show", run.id).stdout.splitlines() if one.startswith("host ")]
-    assert line.endswith(" · SLURM 4211_3 · Kubernetes team/train-0 · docker · torch 2.13.0+cu128")
-    assert "docker" in cli("ls", "-c", "mon/a/environment/container").stdout
-
-
-@pytest.mark.usefixtures("captured")
-def test_kernel_of_the_host_is_recorded(cli, root, train):
-    process, run = train()
-    process.communicate("", timeout=60)
-    attributes = json.loads(cli("show", run, "--json").stdout)["attributes"]
+def test_kernel_of_the_host_is_recorded(cli, start):
+    run = start(capture={**NOTHING, "host": True})
+    run.stop()
+    attributes = json.loads(cli("show", run.id, "--json").stdout)["attributes"]
     (path,) = [one for one in attributes if one.endswith("/environment/kernel")]
     assert path.startswith("monitoring/")
     assert attributes[path]["value"] == os.uname().release

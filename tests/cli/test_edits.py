@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
-import tempfile
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
-from recording import QUIET
+from command import main
+from humble import humbly
+from journals import journal_files
 
-from seamark import init_run
 from seamark.index.index import Index
 
 EDITS: dict[str, tuple[list[str], str, Any]] = {
@@ -20,28 +19,6 @@ EDITS: dict[str, tuple[list[str], str, Any]] = {
     "rename": (["another name"], "sys/name", "another name"),
     "describe": (["two lines\nof text"], "sys/description", "two lines\nof text"),
 }
-
-FAILS = """
-import sys, seamark
-run = seamark.init_run("p", name="wild", tags=["draft", "kept"], git_ref=False)
-print(run.id, flush=True)
-for step in range(5):
-    run.log_metrics({"loss": 1 / (step + 1)}, step)
-raise ValueError("diverged")
-"""
-
-TRAINS = """
-import sys, seamark
-# What is found out on threads may come before or after the edits.
-quiet = {"capture_hardware_metrics": False, "capture_stdout": False}
-quiet["capture"] = dict.fromkeys(("host", "packages", "script"), False)
-run = seamark.init_run("p", name="live", tags=["draft", "kept"], git_ref=False, **quiet)
-run.log_metrics({"loss": 1.0}, 0)
-print(run.id, flush=True)
-sys.stdin.readline()
-run.log_metrics({"loss": 0.5}, 1)
-run.stop()
-"""
 
 
 def facts(root, run):
@@ -51,48 +28,50 @@ def facts(root, run):
         return {one.path: (one.type, one.value) for one in index.view("p", run).attributes()}
 
 
-@pytest.mark.once
-@pytest.mark.usefixtures("captured")
-def test_edit_of_a_failed_run_changes_nothing_else(cli, root, tmp_path):
-    script = tmp_path / "fails.py"
-    script.write_text(FAILS, encoding="utf-8")
-    words = [sys.executable, str(script)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    failed = done.stdout.strip()
+@pytest.mark.usefixtures("captured")  # an edit captures nothing all the same
+def test_edit_of_a_failed_run_changes_nothing_else(cli, root, start):
+    run = start("p", name="wild", tags=["draft", "kept"], capture_traceback=True)
+    run.log_metrics({"loss": 1.0}, 0)
+    error = ValueError("diverged")
+    with pytest.raises(ValueError, match="diverged"), run:
+        raise error
     for command, (more, path, new) in EDITS.items():
-        before = facts(root, failed)
+        before = facts(root, run.id)
         assert before["sys/state"] == ("string", "failed")
-        assert before["source_code/entrypoint"][1].endswith("fails.py")
-        done = cli(command, failed, *more)
+        done = cli(command, run.id, *more)
         assert (done.exit_code, done.stderr) == (0, "")
-        after = facts(root, failed)
+        after = facts(root, run.id)
         assert after.pop(path)[1] == new
         before.pop(path, None)
         assert after.pop("sys/modification_time") > before.pop("sys/modification_time")
         assert after == before
-    assert "ValueError: diverged" in cli("show", failed).stdout
+    assert "ValueError: diverged" in cli("show", run.id).stdout
 
 
-@pytest.mark.once
-def test_edit_of_a_live_run_does_not_disturb_its_training(cli, root):
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", TRAINS], text=True, **pipes) as training:
-        run = training.stdout.readline().strip()
-        before = facts(root, run)
-        for command, (more, _, _) in EDITS.items():
-            assert cli(command, run, *more).exit_code == 0
-        between = facts(root, run)
-        assert between["sys/state"] == ("string", "running")
-        _, said = training.communicate("\n", timeout=60)
-    assert training.returncode == 0
-    assert len(said.splitlines()) == 2, said  # where it records, and that it is done
+def test_edit_of_a_live_run_does_not_disturb_its_training(cli, root, training):
+    run = training.do("begin", 0, "p", {"name": "live", "tags": ["draft", "kept"]})
+    training.do("row", 0, {"loss": 1.0}, 0)
+    training.do("sync", 0)
+    before = facts(root, run)
+    for command, (more, _, _) in EDITS.items():
+        assert cli(command, run, *more).exit_code == 0
+    between = facts(root, run)
+    assert between["sys/state"] == ("string", "running")
+    training.do("row", 0, {"loss": 0.5}, 1)
+    training.do("stop", 0)
     after = facts(root, run)
     for _, path, new in EDITS.values():
         assert between[path][1] == after[path][1] == new
     assert after["sys/state"] == ("string", "completed")
     assert after["loss"][1].count == 2
     assert set(after) == set(before) | {"sys/description", "sys/end_time"}
+
+
+def test_edited_training_says_nothing_of_it(cli, start, capsys):
+    run = start("p")
+    assert cli("tag", run.id, "--add", "best").exit_code == 0
+    run.stop()
+    assert len(capsys.readouterr().err.splitlines()) == 2  # where it records, and that it is done
 
 
 def test_edits_show_old_and_new_value_and_record_no_repetition(cli, record, root):
@@ -145,11 +124,11 @@ def test_no_secret_is_recorded_or_printed(cli, root, record, command):
 
 
 @pytest.mark.once
-def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, shell, record):
+def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, record):
     record("p", name="calm", tags=["a"]), record("p", name="loud")
-    done = shell("tag", "calm", "--add", "b", PYTHONIOENCODING="ascii")
+    done = cli("tag", "calm", "--add", "b", PYTHONIOENCODING="ascii")
     assert done.stdout == "calm: a > a, b\n"
-    done = shell("compare", "calm", "loud", "--path", "sys/tags", PYTHONIOENCODING="ascii")
+    done = cli("compare", "calm", "loud", "--path", "sys/tags", PYTHONIOENCODING="ascii")
     assert done.stdout.splitlines()[-1].split() == ["sys/tags", "a,", "b", "-"]
     run = record("p", name="a\x1b[31m")
     assert "\x1b" not in cli("tag", run, "--add", "x").stdout
@@ -157,18 +136,18 @@ def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, shell, record)
 
 
 @pytest.mark.once
-def test_description_is_read_from_a_pipe(shell, record, root):
+def test_description_is_read_from_a_pipe(cli, record, root):
     run = record("p", name="one")
     for given, said in (
         (b"\377\376", "expected text in utf-8 on standard input"),
         (b"", "description (from standard input): expected some text, got ''"),
     ):
-        done = shell("describe", "one", given=given)
-        assert (done.returncode, done.stdout) == (2, "")
+        done = cli("describe", "one", given=given)
+        assert (done.exit_code, done.stdout) == (2, "")
         assert said in done.stderr
-    assert shell("describe", "one", given=b"first\nsecond\n\n").returncode == 0
+    assert cli("describe", "one", given=b"first\nsecond\n\n").exit_code == 0
     assert facts(root, run)["sys/description"][1] == "first\nsecond"
-    assert "description" in shell("show", "one").stdout
+    assert "description" in cli("show", "one").stdout
 
 
 @pytest.mark.once
@@ -189,41 +168,18 @@ def test_description_is_edited_in_an_editor(terminal, record, root, tmp_path):
     assert facts(root, run)["sys/description"][1] == "new"
 
 
-# Modules are loaded before: such a user may not read where Python is installed.
-READS_ONLY = f"""
-import os, sys
-import seamark.cli, seamark.run.run, seamark.index.index, seamark.capture
-from seamark.__main__ import main
-edits = {{command: words for command, (words, *_) in {EDITS!r}.items()}}
-warm = seamark.init_run("p", name="w", mode="debug", **{QUIET})
-warm.log_metrics({{"a": 1.0}}, 0)
-warm.stop()
-main(["ls", "--root", str(warm.root)])
-for command, words in edits.items():
-    main([command, "w", "--root", str(warm.root), *words])
-if os.geteuid() == 0:
-    os.setgroups([]); os.setgid(65534); os.setuid(65534)
-for command, words in edits.items():
-    print("----", file=sys.stderr, flush=True)
-    code = main([command, "theirs", "--root", sys.argv[1], *words])
-    print(code, file=sys.stderr, flush=True)
-"""
-
-
 @pytest.mark.once
-def test_read_only_root_is_an_error_in_one_line(python):
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    root = folder / "root"
-    with init_run("p", root=root, name="theirs", **QUIET) as run:
-        run.log_metrics({"a": 1.0}, 0)
+def test_read_only_root_is_an_error_in_one_line(record, root, capsys, monkeypatch):
+    run = record("p", name="theirs")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(root / "cache"))  # which cannot be made either
     subprocess.run(["chmod", "-R", "a-w,a+rX", str(root)], check=True)
-    done = python(READS_ONLY, root, XDG_CACHE_HOME=str(folder / "no cache"))
-    subprocess.run(["chmod", "-R", "u+w", str(root)], check=True)
-    _, *told = done.stderr.split("----\n")
-    assert len(told) == len(EDITS), done.stderr
-    for said in told:
-        assert said.endswith("\n1\n"), done.stderr
-        assert said.count("\n") == 2
-        assert f"root: expected a writable folder, got {root}" in said
-    assert len(run.folder.journals()) == 1
+    try:
+        for command, (words, *_) in EDITS.items():
+            capsys.readouterr()
+            assert humbly(partial(main, [command, "theirs", *words])) == 1
+            said = capsys.readouterr().err
+            assert said.count("\n") == 1
+            assert f"root: expected a writable folder, got {root}" in said
+    finally:
+        subprocess.run(["chmod", "-R", "u+w", str(root)], check=True)
+    assert len(journal_files(root / "p" / run)) == 1

@@ -57,15 +57,6 @@ def test_csv_and_json_keep_every_digit_and_type(cli, run):
     assert document["attributes"]["parameters/big"]["value"] == 2**200
 
 
-@pytest.mark.once
-def test_pandas_reads_the_csv(cli, run):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_csv(io.StringIO(cli("export", run.id).stdout), parse_dates=["time"])
-    assert frame["value"].dtype == "float64"
-    assert frame["step"].dtype == "float64"
-    assert frame["value"].isna().sum() == 1
-
-
 def strict(text):
     return json.loads(text, parse_constant=pytest.fail)
 

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 
 import pytest
 from journals import Journal, Kind, journal_files
+from scripts import run_script
 
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import frame_bytes, salt_of
@@ -163,23 +165,23 @@ def test_unreadable_run_is_a_finding_and_the_others_are_checked(cli, record, roo
 
 
 TAKEN = """
-    import os, signal, sys, threading
-    from pathlib import Path
-    from seamark.blobs.worker import Job
-    from seamark import init_run
+import os, signal, sys, threading
+from pathlib import Path
+from seamark.blobs.worker import Job
+from seamark import init_run
 
-    run = init_run(capture=dict(packages=False, git=False))
-    run.session.content._worker.submit(Job(threading.Event().wait))
-    run.session.content.keep("model/last", Path(sys.argv[1]))
-    print(run.id, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
+run = init_run(capture=dict(packages=False, git=False))
+run.session.content._worker.submit(Job(threading.Event().wait))
+run.session.content.keep("model/last", Path(sys.argv[1]))
+print(run.id, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_staged_files_of_a_dead_process_are_stored_on_request(cli, root, tmp_path, python):
+def test_staged_files_of_a_dead_process_are_stored_on_request(cli, root, tmp_path):
     source = tmp_path / "last.ckpt"
     source.write_bytes(bytes(20_000_000))
-    run = python(TAKEN, source).stdout.strip()
+    run = run_script(TAKEN, str(source), status=-signal.SIGKILL)[0].strip()
     source.unlink()
     assert (root / "default" / run).is_dir()
     (found,) = json.loads(cli("fsck", "--json").stdout)["findings"]

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
+import pty
 import stat
+import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi")
 
+from asking import answering
+
 import seamark
 from seamark.errors import ArgumentError
 from seamark.remote.http.address import credentials_file
 from seamark.remote.protocol import RemoteError
-
-
-@pytest.fixture
-def command(shell):
-    """Call the command with a text on standard input."""
-    return lambda *words, stdin="", **more: shell(*words, given=stdin.encode(), **more)
 
 
 def kept():
@@ -39,7 +35,7 @@ def one(tmp_path_factory):
         yield server
 
 
-def test_valid_token_is_saved_for_its_owner_only_and_never_printed(one, command):
+def test_valid_token_is_saved_for_its_owner_only_and_never_printed(one, cli):
     for url, given, code, said in (
         (one.url, "seamark_wrong", 1, "401"),
         (one.url, "", 2, "token"),
@@ -47,108 +43,80 @@ def test_valid_token_is_saved_for_its_owner_only_and_never_printed(one, command)
         ("ftp://x", "seamark_x", 2, "ftp"),
         ("http://seamark.lab", "seamark_x", 2, "https"),
     ):
-        done = command("login", url, stdin=given)
+        done = cli("login", url, given=given)
         assert "`seamark login" not in done.stderr  # it was just done
-        assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
+        assert (done.exit_code, len(done.stderr.splitlines())) == (code, 1)
         assert said in done.stderr
     assert not credentials_file().exists()
     old = os.umask(0)
     try:
-        done = command("login", one.url, stdin=f"{one.token}\n")
+        done = cli("login", one.url, given=f"{one.token}\n")
     finally:
         os.umask(old)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "as admin (admin)" in done.stdout
     assert one.token not in done.stdout + done.stderr
     assert kept() == {one.url: {"token": one.token}}
     file = credentials_file()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) & 0o077 == 0
-    assert command("logout", one.url).stdout == f"logged out of {one.url}\n"
+    assert cli("logout", one.url).stdout == f"logged out of {one.url}\n"
     assert kept() == {}
 
 
 @pytest.mark.once
-def test_tokens_are_created_listed_and_revoked(one, command):
-    assert command("login", one.url, stdin=one.token).returncode == 0
+def test_tokens_are_created_listed_and_revoked(one, cli):
+    assert cli("login", one.url, given=one.token).exit_code == 0
     given = ("--project", "team", "--role", "owner", "--expires", "30d")
-    made = command("token", "create", "alice", *given)
-    assert made.returncode == 0, made.stderr
+    made = cli("token", "create", "alice", *given)
+    assert made.exit_code == 0, made.stderr
     secret = made.stdout.strip()
     assert "shown only once" in made.stderr
-    listed = command("token", "list").stdout
+    listed = cli("token", "list").stdout
     assert secret[:16] in listed
     assert secret not in listed
     assert "owner in team" in listed
-    as_alice = command("token", "create", "bob", SEAMARK_API_TOKEN=secret)
-    assert (as_alice.returncode, "require an admin" in as_alice.stderr) == (1, True)
-    assert command("token", "revoke", secret[:16]).stdout == f"revoked {secret[:16]}\n"
-    refused = command("token", "list", SEAMARK_API_TOKEN=secret)
-    assert (refused.returncode, "was revoked" in refused.stderr) == (1, True)
+    as_alice = cli("token", "create", "bob", SEAMARK_API_TOKEN=secret)
+    assert (as_alice.exit_code, "require an admin" in as_alice.stderr) == (1, True)
+    assert cli("token", "revoke", secret[:16]).stdout == f"revoked {secret[:16]}\n"
+    refused = cli("token", "list", SEAMARK_API_TOKEN=secret)
+    assert (refused.exit_code, "was revoked" in refused.stderr) == (1, True)
 
 
 @pytest.mark.once
-@pytest.mark.thorough
-def test_tokens_are_created_in_the_folder_of_a_stopped_server(run_server, command):
-    """For who has lost the token of the admin."""
-    one = run_server()
-    one.stop()
-    made = command("token", "create", "--folder", str(one.folder))
-    assert made.returncode == 0, made.stderr
-    listed = command("token", "list", "--folder", str(one.folder)).stdout
-    assert listed.count("admin") == 2
-    nowhere = command("token", "list", "--folder", "nowhere")
-    assert nowhere.returncode == 2
+def test_tokens_of_a_stopped_server_are_created_in_its_folder(tmp_path, cli):
+    """For who has lost the token of the admin, which is printed once."""
+    folder = ("--folder", tmp_path)
+    first, second = (cli("server", *folder, "init") for _ in range(2))
+    assert first.exit_code == second.exit_code == 0, first.stderr
+    assert first.stdout.startswith("seamark_")
+    assert second.stdout == ""
+    made = cli("token", "create", *folder)
+    assert made.exit_code == 0, made.stderr
+    assert cli("token", "list", *folder).stdout.count("admin") == 2
+    nowhere = cli("token", "list", "--folder", "nowhere")
+    assert nowhere.exit_code == 2
     assert "no databases of a server found in" in nowhere.stderr
     assert not Path("nowhere").exists()
 
 
-@pytest.mark.once
-def test_init_prints_the_first_token_once(tmp_path, command):
-    first, second = (command("server", "--folder", str(tmp_path), "init") for _ in range(2))
-    assert first.returncode == second.returncode == 0, first.stderr
-    assert first.stdout.startswith("seamark_")
-    assert second.stdout == ""
-
-
-class Redirecting(http.server.BaseHTTPRequestHandler):
-    """Sends whoever asks to another address, and notes what it was shown."""
-
-    to = ""
-    seen: list[str | None]
-
-    def do_GET(self) -> None:
-        self.seen.append(self.headers.get("Authorization"))
-        self.send_response(307)
-        self.send_header("Location", f"{self.to}{self.path}")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *args) -> None:
-        pass
-
-
 def test_token_is_not_sent_to_the_target_of_a_redirect():
-    servers = []
-    for _ in range(2):
-        handler = type("Handler", (Redirecting,), {"seen": []})
-        servers.append((http.server.HTTPServer(("127.0.0.1", 0), handler), handler))
-    (first, here), (second, there) = servers
-    here.to = f"http://127.0.0.1:{second.server_port}"
-    threads = [threading.Thread(target=each.serve_forever) for each, _ in servers]
-    for thread in threads:
-        thread.start()
-    try:
-        with pytest.raises(RemoteError, match="has moved to"):
-            seamark.login(f"http://127.0.0.1:{first.server_port}", "seamark_x")
-    finally:
-        for each, _ in servers:
-            each.shutdown()
-            each.server_close()
-        for thread in threads:
-            thread.join()
-    assert here.seen == ["Bearer seamark_x"]
-    assert there.seen == []
+    asked = []
+
+    def target(path, _):
+        asked.append(path)
+        return 200, {}, b"{}"
+
+    def moved(path, _):
+        return 307, {"Location": f"http://127.0.0.1:{port}{path}"}, b""
+
+    with (
+        answering(target) as port,
+        answering(moved) as first,
+        pytest.raises(RemoteError, match="has moved to"),
+    ):
+        seamark.login(f"http://127.0.0.1:{first}", "seamark_x")
+    assert asked == []
 
 
 def test_login_and_logout_from_python(one):
@@ -171,21 +139,37 @@ def test_login_and_logout_from_python(one):
     assert list(credentials_file().parent.iterdir()) == [credentials_file()]
 
 
-def test_login_asks_for_the_token_at_a_terminal(one, live_terminal):
+ASKS = """
+import seamark
+try:
+    seamark.login()
+except seamark.errors.ArgumentError as error:
+    print(error, "- again")
+print("logged in as", seamark.login().name)
+"""
+
+
+def test_login_asks_for_the_token_at_a_terminal(one, monkeypatch):
     """Of the server that is configured; it is not shown, and what is no token is an error."""
-    program = (sys.executable, "-c", "import seamark; print(seamark.login().name)")
-    remotes = f"file:///nowhere,{one.url}"
-    for typed, code, said in (
-        (f"{one.token}\n", 0, "admin"),
-        ("\x04", 1, "ArgumentError: token: expected one word"),
-    ):
-        terminal = live_terminal(program=program, SEAMARK_REMOTE=remotes)
-        terminal.read(f"Token for {one.url}: ")
-        terminal.type(typed)
-        shown = terminal.read()
-        assert (terminal.process.wait(60), said in shown) == (code, True), shown
-        assert one.token not in shown
-        assert kept() == {one.url: {"token": one.token}}
+    monkeypatch.setenv("SEAMARK_REMOTE", f"file:///nowhere,{one.url}")
+    outer, inner = pty.openpty()
+    streams = {"stdin": inner, "stdout": inner, "stderr": inner, "start_new_session": True}
+    shown = ""
+    with subprocess.Popen([sys.executable, "-c", ASKS], **streams) as process:
+        os.close(inner)
+        for wanted, typed in (
+            (f"Token for {one.url}: ", "\x04"),
+            (f"- again\r\nToken for {one.url}: ", f"{one.token}\n"),
+            ("logged in as admin\r\n", ""),
+        ):
+            while wanted not in shown:
+                shown += os.read(outer, 1 << 16).decode()
+            os.write(outer, typed.encode())
+    os.close(outer)
+    assert process.returncode == 0
+    assert "token: expected one word" in shown
+    assert one.token not in shown
+    assert kept() == {one.url: {"token": one.token}}
 
 
 def test_login_without_a_terminal_raises(one, monkeypatch):

@@ -13,6 +13,7 @@ import pyte
 import pytest
 from command import main
 
+from seamark.cli._printed import Lines, Part, Process
 from seamark.pictures.terminal import Terminal
 
 BAR = "".join(f"\repoch: {at}%" for at in range(0, 101, 10)) + "\n"
@@ -151,7 +152,7 @@ def test_output_of_ranks_is_chosen_by_rank(cli, start, monkeypatch):
 
 def test_tail_and_since_read_only_the_end(cli, start, monkeypatch):
     run = start()
-    for block in range(2000):
+    for block in range(500):
         run["monitoring/w1/stdout"].append("".join(f"{block}-{at}\n" for at in range(20)))
         run.log_metrics({"loss": 1.0}, block)
     run.stop()
@@ -159,11 +160,11 @@ def test_tail_and_since_read_only_the_end(cli, start, monkeypatch):
     read: list[str] = []
     feed = Terminal.feed
     monkeypatch.setattr(Terminal, "feed", lambda *args: (read.append(args[1]), feed(*args))[1])
-    lines = [f"{block}-{at}" for block in range(2000) for at in range(20)]
+    lines = [f"{block}-{at}" for block in range(500) for at in range(20)]
     for words, expected, least, most in (
         (("--tail", 30), lines[-30:], 1, 20),
         (("--since", TOMORROW), [], 0, 20),
-        ((), lines, 2000, 2001),
+        ((), lines, 500, 501),
     ):
         read.clear()
         assert cli("logs", run.id, *words).stdout.splitlines() == expected
@@ -172,7 +173,7 @@ def test_tail_and_since_read_only_the_end(cli, start, monkeypatch):
 
 @pytest.mark.once
 def test_closed_pipe_of_logs_is_no_error(printed, monkeypatch, capsys):
-    run = printed(("stdout", "line\n" * 100_000))
+    run = printed(("stdout", "line\n" * 5_000))
     capsys.readouterr()
     read, write = os.pipe()
     with open(write, "w", encoding="utf-8") as stdout:  # noqa: PTH123 - of a descriptor
@@ -229,20 +230,21 @@ def test_follow_holds_a_line_back_for_two_seconds(cli, start, between, monkeypat
 
 
 @pytest.mark.once
-def test_terminal_redraws_a_bar_and_ctrl_c_stops_quietly(start, live_terminal):
+def test_terminal_redraws_a_bar_and_ctrl_c_stops_quietly(start, terminal, between):
     run = start(name="live")
     out = run["monitoring/w/stderr"]
     out.append("begin\n\repoch: 10%")
+    between(
+        lambda: out.append("\repoch: 50%"),
+        lambda: out.append("\repoch: 99%\nnext\n"),
+        lambda: signal.raise_signal(signal.SIGINT),
+    )
+    code, shown = terminal("logs", "live", "--follow")
+    assert code == 130
+    assert "epoch: 10%" in shown
+    assert "epoch: 50%" in shown
     screen = pyte.Screen(100, 40)
-    shown = live_terminal("logs", "live", "--follow")
-    shown.read("epoch: 10%")
-    out.append("\repoch: 50%")
-    shown.read("epoch: 50%")
-    out.append("\repoch: 99%\nnext\n")
-    shown.read("next")
-    shown.process.send_signal(signal.SIGINT)
-    pyte.Stream(screen).feed(shown.read())
-    assert shown.process.wait(timeout=60) == 130
+    pyte.Stream(screen).feed(shown.replace("\n", "\r\n"))
     lines = [line.rstrip() for line in screen.display if line.strip()]
     assert lines == ["begin", "epoch: 99%", "next"]
     run.stop()
@@ -273,3 +275,41 @@ def test_watch_has_the_last_lines_where_there_is_room(start, terminal):
         run["monitoring/w/stdout"].append("printed last\n")
     assert "printed last" in terminal("watch", "one")[1]
     assert "printed last" not in terminal("watch", "one", LINES="8")[1]
+
+
+PROCESS = Process("writer", 0, "host", 1, 1)
+
+
+def printed_lines(*texts):
+    """Return time and text of the lines that parts make, one each second, from 1 on."""
+    lines = Lines(colours=False)
+    parts = [
+        Part(second * 10**9, PROCESS, "monitoring/writer/stderr", text)
+        for second, text in enumerate(texts, 1)
+    ]
+    shown = [*lines.finished(parts), *lines.close()]
+    return [(line.t // 10**9, line.text) for line in shown]
+
+
+def test_progress_bar_is_shown_in_its_last_state_as_on_a_terminal():
+    texts = [f"\rstep {number:6}" for number in range(10_000)]
+    assert printed_lines("before\n", *texts, "\n", "after\n") == [
+        (1, "before"),
+        (10_001, "step   9999"),
+        (10_003, "after"),
+    ]
+    assert printed_lines("\rabcdef", "\rxyz", "\r12", "\n") == [(3, "12zdef")]
+
+
+def test_lines_are_given_before_everything_is_read():
+    """A long log does not fill the memory, and its beginning does not wait for its end."""
+
+    def parts():
+        for second in range(1, 100):
+            yield Part(second * 10**9, PROCESS, "monitoring/writer/stdout", f"line {second}\n")
+            read.append(second)
+
+    read: list[int] = []
+    found = Lines(colours=False).finished(parts())
+    assert [next(found).text for _ in range(3)] == ["line 1", "line 2", "line 3"]
+    assert read == list(range(1, 14))

@@ -63,14 +63,14 @@ def test_x_axis_is_steps_times_or_a_series_and_names_its_unit(cli, record):
 
 
 @pytest.mark.once
-def test_plots_are_written_as_png_svg_and_html(cli, record, tmp_path, monkeypatch):
+def test_plot_is_written_to_a_file_and_a_missing_extra_is_named(cli, record, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
     run = record()
-    for ending, start_bytes in (("png", b"\x89png"), ("svg", b"<?xml"), ("html", b"<html")):
-        pytest.importorskip("matplotlib" if ending != "html" else "plotly")
+    for ending, begin in (("png", b"\x89PNG"), ("svg", b"<?xml")):
         target = tmp_path / f"loss.{ending}"
         result = cli("plot", run, "val/loss", "train/loss", "--smooth", "3", "--out", target)
         assert result.exit_code == 0, result.stderr
-        assert start_bytes in target.read_bytes()[:200].lower()
+        assert target.read_bytes().startswith(begin)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = cli("plot", run, "val/loss", "--out", tmp_path / "missing.png")
     assert result.exit_code == 2

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from journal_builder import START, JournalBuilder
 from journals import journal_files
 
 from seamark.index import purging as purge_module
@@ -113,9 +114,10 @@ def test_purged_run_that_is_copied_back_stays_purged(cli, record, root, tmp_path
     assert not (root / "default" / run).exists()
 
 
-def test_trash_by_query_names_twenty_runs_and_live_ones(cli, record, start):
+def test_trash_by_query_names_twenty_runs_and_live_ones(cli, record, root, start):
     for number in range(22):
-        record("p", steps=0, name=f"run{number}")
+        journal = JournalBuilder(f"w{number}", t=START + number * 10**9)
+        journal.assign(sys__name=f"run{number}").close().save(root / "p" / f"run{number}")
     other = record("p", name="other")
     told = cli("trash", "--query", 'sys/name MATCHES "run.*"').stderr
     assert told.startswith("moved 22 runs to the trash: run21, run20, ")

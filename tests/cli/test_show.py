@@ -213,33 +213,24 @@ def test_terminal_shows_metrics_parameters_and_checkpoints_first(trained, screen
 
 
 @pytest.mark.once
-@pytest.mark.thorough
 def test_option_all_paths_and_pipes_show_everything(trained, screen, cli):
     everything = screen("show", trained.id, "--all", columns=300)
-    piped = cli("show", trained.id).stdout
-    for one in (everything, piped):
+    for one in (everything, cli("show", trained.id).stdout):
         for path in (
-            "distributed/strategy",
-            "best_7_acc=0.97.pt/priority",
-            "training/model/best_model_score",
-            "profiling/events/largest_cost",
+            *("distributed/strategy", "training/model/best_model_score"),
+            *("best_7_acc=0.97.pt/priority", "profiling/events/largest_cost"),
             "training/ranks/1/train/loss",
         ):
             assert path in one, path
-    for one in (piped, screen("show", trained.id, columns=300)):
-        assert f"150 packages: seamark show {trained.id} source_code/packages" in one
-        assert "package149==1.149" not in one
-    assert "package149==1.149" in cli("show", trained.id, "--all").stdout
     assert "sys/id" in everything
     assert "more value" not in everything
+    assert "package149==1.149" in cli("show", trained.id, "--all").stdout
     assert cli("show", trained.id, "source_code/packages").stdout.count("\n") == 150
-    assert "distributed/nodes" in screen("show", trained.id, "distributed")
     narrow = screen("show", trained.id, "--all", columns=80)
     assert "\n    epoch (mean of 8), 90 %." in narrow
 
 
 @pytest.mark.once
-@pytest.mark.thorough
 def test_small_curve_is_of_means(start, screen):
     with start() as run:
         run["loss"].extend([1e6 if step == 7000 else float(step) for step in range(20_000)])
@@ -299,14 +290,6 @@ def test_series_without_a_finite_value_has_no_extremes(start, cli):
     assert [row[:4] for row in rows if row[:1] == ["loss"]] == [["loss", "inf", "—", "—"]]
 
 
-def test_processes_nodes_strategy_and_precision_are_shown(start, cli):
-    facts = {"world_size": 4, "nodes": 2, "accelerator": "cuda", "strategy": "DDP"}
-    with start() as run:
-        run["distributed"] = {**facts, "precision": "16-mixed"}
-    words = r"\nhost +\S+ \(4 processes on 2 nodes, cuda, DDP, precision 16-mixed\)\n"
-    assert re.search(words, cli("show", run.id).stdout)
-
-
 def test_values_of_unexpected_types_raise_nothing(start, screen):
     with start() as run:
         run["distributed"] = {"world_size": "many", "nodes": [1], "accelerator": None}
@@ -331,27 +314,50 @@ def test_edit_does_not_count_as_a_record_of_the_run(record, cli):
     assert (shown("last record"), len(shown("edited"))) == (before, 1)
 
 
+def code(**git):
+    return {"source_code": {"entrypoint": "train.py", "version": "2d6cc6e9", "git": git}}
+
+
 COMMIT = "4245eed1e8075ec4"
+DISTRIBUTED = {"world_size": 4, "nodes": 2, "accelerator": "cuda", "strategy": "DDP"}
+ENVIRONMENT = {
+    "slurm": {"job_id": "1", "array_job_id": "4211", "array_task_id": "3"},
+    "kubernetes": {"pod": "train-0", "namespace": "team"},
+    "container": "docker",
+    "torch": {"version": "2.13.0+cu128"},
+    "pbs": {"job_id": 7},
+}
 
 
 @pytest.mark.parametrize(
-    ("commit", "branch", "git", "shown"),
+    ("facts", "line"),
     [
-        (COMMIT, "main", {"dirty": False}, " · 4245eed1 (main)"),
-        (COMMIT, None, {"dirty": True}, " · 4245eed1 (changed)"),
-        (None, "main", {"files_changed": 2}, " · no commit (main, 2 files changed)"),
-        (3, ["x"], {"files_changed": "many", "dirty": 1}, ""),
+        (code(commit=COMMIT, branch="main", dirty=False), r"code +train.py · 4245eed1 \(main\)"),
+        (code(commit=COMMIT, branch=None, dirty=True), r"code +train.py · 4245eed1 \(changed\)"),
+        (
+            code(commit=None, branch="main", files_changed=2),
+            r"code +train.py · no commit \(main, 2 files changed\)",
+        ),
+        (code(commit=3, branch=["x"], files_changed="many", dirty=1), "code +train.py"),
+        (
+            {"distributed": {**DISTRIBUTED, "precision": "16-mixed"}},
+            r"host +\S+ \(4 processes on 2 nodes, cuda, DDP, precision 16-mixed\)",
+        ),
+        (
+            {
+                "mon/a": {"pid": 5, "environment": ENVIRONMENT},
+                "model/environment/service": "hot",
+            },
+            r"host .* · SLURM 4211_3 · Kubernetes team/train-0 · docker · torch 2.13.0\+cu128",
+        ),
     ],
 )
-def test_one_line_shows_script_commit_branch_changes_and_version(
-    cli, start, commit, branch, git, shown
-):
-    run = start("p")
-    facts = {"entrypoint": "train.py", "version": "2d6cc6e9"}
-    run["source_code"] = {**facts, "git": {"commit": commit, "branch": branch, **git}}
-    run.stop()
-    line = re.escape(f"train.py{shown} · version 2d6cc6e9")
-    assert re.search(rf"^code +{line}$", cli("show", run.id).stdout, re.MULTILINE)
+def test_facts_of_code_processes_and_host_are_one_line(cli, start, facts, line):
+    with start("p") as run:
+        for path, value in facts.items():
+            run[path] = value
+    version = " · version 2d6cc6e9" if "source_code" in facts else ""
+    assert re.search(f"^{line}{version}$", cli("show", run.id).stdout, re.MULTILINE)
 
 
 def test_source_code_is_one_line_and_its_attributes_are_hidden(cli, start, screen):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def training(start):
+def live(start):
     """A live run, and a function that makes its next step."""
     run, steps = start("p", name="live"), itertools.count()
 
@@ -31,8 +31,8 @@ def training(start):
     run.stop()
 
 
-def test_pipe_gets_a_line_for_each_change(cli, training, between):
-    waited = between(training.step, lambda: None, training.step, training.end)
+def test_pipe_gets_a_line_for_each_change(cli, live, between):
+    waited = between(live.step, lambda: None, live.step, live.end)
     done = cli("watch", "--interval", "7")
     assert done.exit_code == 0
     assert re.fullmatch(r"seamark: completed: .*\n", done.stderr)  # what the training says itself
@@ -49,10 +49,10 @@ def test_pipe_gets_a_line_for_each_change(cli, training, between):
     assert waited == [7.0] * 4
 
 
-def test_failure_is_shown_once_and_watching_succeeds(cli, training, between):
+def test_failure_is_shown_once_and_watching_succeeds(cli, live, between):
     def fail():
         error = ValueError("diverged")
-        with pytest.raises(ValueError, match="diverged"), training.run:
+        with pytest.raises(ValueError, match="diverged"), live.run:
             raise error
 
     between(fail)
@@ -62,14 +62,11 @@ def test_failure_is_shown_once_and_watching_succeeds(cli, training, between):
     assert "failed  step 0" in done.stdout
 
 
-def test_killed_training_is_not_waited_for(cli, root, between, train):
-    process, _ = train()
-
-    def kill():
-        process.kill()
-        process.wait(60)
-
-    between(kill)
+def test_killed_training_is_not_waited_for(cli, between, training):
+    training.do("begin", 0, "p", {})
+    training.do("row", 0, {"loss": 1.0}, 0)
+    training.do("sync", 0)
+    between(training.kill)
     done = cli("watch")
     assert done.exit_code == 0
     assert "  crashed  step 0" in done.stdout
@@ -148,16 +145,12 @@ def test_lags_are_those_of_series_that_several_ranks_record():
         assert lags(attributes) == found
 
 
-@pytest.mark.once
-def test_terminal_is_redrawn_until_the_run_ends(training, live_terminal):
-    terminal = live_terminal("watch", "--interval", "0.1")
-    terminal.read("step 0")
-    terminal.read("Ctrl-C stops watching; the training continues")
-    training.step()
-    terminal.read("step 1")
-    training.end()
-    shown = terminal.read()
-    assert terminal.process.wait(timeout=60) == 0
+def test_terminal_is_redrawn_until_the_run_ends(live, terminal, between):
+    between(live.step, live.end)
+    code, shown = terminal("watch")
+    assert code == 0
+    for text in ("step 0", "step 1", "Ctrl-C stops watching; the training continues"):
+        assert text in shown
     last = shown.rpartition("\x1b[2K")[2]
     for text in ("completed", "loss", "▁"):
         assert text in last
@@ -165,17 +158,15 @@ def test_terminal_is_redrawn_until_the_run_ends(training, live_terminal):
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is shown again
 
 
-@pytest.mark.once
-def test_ctrl_c_stops_watching_and_not_the_training(cli, training, live_terminal):
-    terminal = live_terminal("watch", "live", "--interval", "60")
-    terminal.read("step 0")
-    terminal.process.send_signal(signal.SIGINT)
-    shown = terminal.read()
-    assert terminal.process.wait(timeout=60) == 130
+def test_ctrl_c_stops_watching_and_not_the_training(cli, live, terminal, between):
+    between(lambda: signal.raise_signal(signal.SIGINT))
+    code, shown = terminal("watch", "live")
+    assert code == 130
+    assert "step 0" in shown
     assert "Traceback" not in shown
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
-    training.step()
-    training.end()
+    live.step()
+    live.end()
     assert cli("show", "live").stdout.startswith("live  completed\n")
 
 

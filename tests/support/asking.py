@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseServer
-from typing import Any
 
 import urllib3
 
@@ -20,28 +17,12 @@ class Answer:
     headers: dict[str, str]
     body: bytes
 
-    def json(self) -> Any:
+    def json(self):
         return json.loads(self.body)
 
 
-def ask(
-    url: str,
-    method: str,
-    path: str,
-    token: str = "",
-    body: Any = None,
-    headers: dict[str, str] | None = None,
-) -> Answer:
-    """Ask once.
-
-    Args:
-        url: Address of the server.
-        method: Of HTTP.
-        path: Below ``/api/v1/``.
-        token: Shown as a bearer.
-        body: Bytes, or what is sent as JSON.
-        headers: Further ones.
-    """
+def ask(url, method, path, token="", body=None, headers=None):
+    """Ask once for a path below ``/api/v1/``; what is not bytes is sent as JSON."""
     sent = dict(headers or {})
     if token:
         sent["Authorization"] = f"Bearer {token}"
@@ -60,13 +41,11 @@ def ask(
 
 
 @contextlib.contextmanager
-def answering(
-    answer: Callable[[str, bytes], tuple[int, Mapping[str, str], bytes]],
-) -> Iterator[int]:
+def answering(answer):
     """Answer requests with status, headers and body of ``answer(path, body)``; give the port."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, headers, found = answer(self.path, body)
             self.send_response(status)
@@ -77,7 +56,7 @@ def answering(
 
         do_POST = do_GET  # noqa: N815 - by http.server
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as port:
@@ -85,7 +64,7 @@ def answering(
 
 
 @contextlib.contextmanager
-def serving(server: BaseServer) -> Iterator[int]:
+def serving(server):
     """Have a server answer for a block; give its port."""
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable
 
 PIPE = subprocess.PIPE
 
 
-def at_once(script: str, *processes: Iterable[object]) -> list[list[str]]:
+def at_once(script, *processes):
     """Return the lines that each process printed after all were told to go on.
 
-    Args:
-        script: Prints ``ready`` when it is, and goes on once it has read a line.
-        *processes: Arguments of each.
+    The script prints ``ready`` and reads a line; each of the processes has arguments of its own.
     """
     some = [
         subprocess.Popen(

@@ -6,24 +6,24 @@ from __future__ import annotations
 class BytesSource:
     """A journal in memory, to which nothing is added."""
 
-    def __init__(self, name: str, data: bytes) -> None:
+    def __init__(self, name, data):
         self.name = name
         self._data = data
 
-    def size(self) -> int:
+    def size(self):
         return len(self._data)
 
-    def pread(self, size: int, offset: int) -> bytes:
+    def pread(self, size, offset):
         return self._data[offset : offset + size]
 
-    def quiet_since_ns(self) -> int | None:
+    def quiet_since_ns(self):
         return None
 
-    def owner(self) -> int | None:
+    def owner(self):
         return None
 
-    def gap_end(self, offset: int) -> int | None:
+    def gap_end(self, offset):
         return None
 
-    def close(self) -> None:
+    def close(self):
         """See `Source.close`."""

@@ -5,13 +5,9 @@ Ids are shortened, and what nobody reads is left out.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Final
+GIB = 2**30
 
-GIB: Final = 2**30
-Tree = dict[str, str]
-
-DOCKER_V2: Final[Tree] = {
+DOCKER_V2 = {
     # docker run --cpus 1.5 --memory 2g, with a namespace of groups of its own
     "proc/self/cgroup": "0::/\n",
     "sys/fs/cgroup/memory.max": f"{2 * GIB}\n",
@@ -23,7 +19,7 @@ DOCKER_V2: Final[Tree] = {
 
 _POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod7c1.slice"
 
-KUBERNETES_V2: Final[Tree] = {
+KUBERNETES_V2 = {
     # A container without limits of its own in a pod that has some, seen with the host's groups
     "proc/self/cgroup": f"0::{_POD}/cri-containerd-91a.scope\n",
     f"sys/fs/cgroup{_POD}/cri-containerd-91a.scope/memory.max": "max\n",
@@ -42,7 +38,7 @@ KUBERNETES_V2: Final[Tree] = {
 }
 
 
-def write_tree(tree: Tree, root: Path) -> Path:
+def write_tree(tree, root):
     for name, text in tree.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 import click
 from click.testing import CliRunner
@@ -15,7 +13,7 @@ __all__ = ["app", "main", "output_of"]
 
 
 class _Command(click.Command):
-    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+    def main(self, args=None, *_, **__):
         """End with the code with which the program ends."""
         sys.exit(main([*(args or ())]))
 
@@ -24,7 +22,7 @@ app = _Command("seamark")
 """What click's runner calls."""
 
 
-def output_of(*words: str) -> str:
+def output_of(*words):
     """Call the command, which has to succeed; return what it prints to standard output."""
     done = CliRunner().invoke(app, words, prog_name="seamark", catch_exceptions=False)
     assert done.exit_code == 0, done.output

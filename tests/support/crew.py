@@ -17,11 +17,9 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 SUPPORT = Path(__file__).parent
 _ROOMS = ("blobs", "index", "journal", "process", "reading", "run", "store", "values")
@@ -29,13 +27,9 @@ _MACHINE = "MACHINE"
 
 
 class RefusedError(Exception):
-    """What Seamark raised in a worker.
+    """What Seamark raised in a worker; the kind is the name of the class."""
 
-    Attributes:
-        kind: Name of the class.
-    """
-
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind, message):
         super().__init__(f"{kind}: {message}")
         self.kind = kind
 
@@ -45,15 +39,15 @@ class GoneError(Exception):
 
 
 class Worker:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection):
         self._connection = connection
-        self.pid: int = connection.recv()
+        self.pid = connection.recv()
 
-    def ask(self, deed: str, *given: Any) -> None:
+    def ask(self, deed, *given):
         """Have something done, and do not wait for it."""
         self._connection.send((deed, given))
 
-    def answer(self) -> Any:
+    def answer(self):
         """Return what the last deed returned.
 
         Raises:
@@ -70,21 +64,21 @@ class Worker:
         assert kind == "done", value
         return value
 
-    def do(self, deed: str, *given: Any) -> Any:
+    def do(self, deed, *given):
         """Have something done, and return what came of it; see `answer`."""
         self.ask(deed, *given)
         return self.answer()
 
-    def kill(self) -> None:
+    def kill(self):
         os.kill(self.pid, signal.SIGKILL)
         self.wait()
 
-    def end(self) -> None:
+    def end(self):
         """Have it end as a script does that has nothing more to do."""
         self._connection.send(("end", ()))
         self.wait()
 
-    def wait(self) -> None:
+    def wait(self):
         try:
             while True:
                 self._connection.recv_bytes()
@@ -94,19 +88,15 @@ class Worker:
             os.sched_yield()
 
     @property
-    def lives(self) -> bool:
+    def lives(self):
         """Whether nobody has killed or ended it."""
         return not self._connection.closed
 
 
 class Crew:
-    """A machine.
+    """A machine; without a host it has the name and boot that this one has."""
 
-    Args:
-        host: What it is called; None for the name and boot that this one has.
-    """
-
-    def __init__(self, host: str | None = None) -> None:
+    def __init__(self, host=None):
         self._socket, other = socket.socketpair()
         environment = dict(os.environ) | ({} if host is None else {_MACHINE: host})
         self._process = subprocess.Popen(
@@ -118,20 +108,20 @@ class Crew:
         )
         other.close()
 
-    def hire(self, root: Path, cache: Path) -> Worker:
+    def hire(self, root, cache):
         mine, other = socket.socketpair()
         socket.send_fds(self._socket, [os.fsencode(f"{root}\n{cache}")], [other.fileno()])
         other.close()
         return Worker(Connection(mine.detach()))
 
-    def close(self) -> None:
+    def close(self):
         """End it; workers that live end as well, as nobody asks them for anything any more."""
         self._socket.close()
         self._process.wait()
 
 
 @contextmanager
-def crews(*hosts: str | None) -> Iterator[list[Crew]]:
+def crews(*hosts):
     found = [Crew(host) for host in hosts]
     try:
         yield found
@@ -146,110 +136,105 @@ def crews(*hosts: str | None) -> Iterator[list[Crew]]:
 class Deeds:
     """What a worker does; what it holds has numbers that the test chooses."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root):
         from recording import QUIET
 
         import seamark
 
-        self.seamark: Any = seamark
-        self.root: dict[str, Any] = {"root": root}
-        self.quiet: Any = QUIET
-        self.held: dict[int, Any] = {}
-        self.projects: dict[str, Any] = {}
+        self.seamark = seamark
+        self.root = {"root": root}
+        self.quiet = QUIET
+        self.held = {}
+        self.projects = {}
 
     # -- containers
 
-    def begin(self, at: int, project: str, given: dict[str, Any]) -> str:
+    def begin(self, at, project, given):
         made = self.seamark.init_run(project=project, **given, **self.root, **self.quiet)
         self.held[at] = made
         return str(made.id)
 
-    def open(self, at: int, project: str, run: str, owner: Any) -> None:
+    def open(self, at, project, run, owner):
         self.begin(at, project, {"with_id": run, "owner": owner})
 
-    def project(self, path: str) -> Any:
+    def project(self, path):
         if path not in self.projects:
             self.projects[path] = self.seamark.init_project(path, **self.root)
         return self.projects[path]
 
-    def make_model(self, at: int, project: str, key: str) -> None:
+    def make_model(self, at, project, key):
         self.held[at] = self.seamark.init_model(project=project, key=key, **self.root)
 
-    def version(self, at: int, project: str, model: str) -> tuple[str, int]:
+    def version(self, at, project, model):
         made = self.seamark.init_model_version(model=model, project=project, **self.root)
         self.held[at] = made
         return str(made.id), int(made["sys/version"].fetch())
 
-    def stop(self, at: int) -> None:
+    def stop(self, at):
         self.held.pop(at).stop()
 
-    def claim(self, at: int, project: str, query: str, values: Any) -> str | None:
+    def claim(self, at, project, query, values):
         found = self.project(project).claim(query, set=values, **self.quiet)
         if found is None:
             return None
         self.held[at] = found
         return str(found.id)
 
-    def release(self, at: int) -> bool:
+    def release(self, at):
         return bool(self.held[at].release())
 
-    def checkpoint(self, at: int) -> dict[str, Any]:
+    def checkpoint(self, at):
         return dict(self.held[at].checkpoint_state())
 
-    def resume(self, at: int, project: str, state: dict[str, Any]) -> str:
+    def resume(self, at, project, state):
         """Go on with the run of a checkpoint, as a training does that loads it."""
         made = self.seamark.init_run(project=project, **self.root, **self.quiet)
         self.held[at] = made.resumed(state)
         self.held[at].start()
         return str(self.held[at].id)
 
-    def set_state(self, at: int, state: str) -> None:
+    def set_state(self, at, state):
         self.held[at].set_state(state)
 
-    def trash(self, project: str, run: str, trashed: Any) -> None:
+    def trash(self, project, run, trashed):
         self.project(project).trash([run], trashed=trashed)
 
     # -- what is recorded
 
-    def assign(self, at: int, path: str, value: Any) -> None:
+    def sync(self, at):
+        self.held[at].sync()
+
+    def assign(self, at, path, value):
         self.held[at][path] = value
 
-    def row(self, at: int, metrics: dict[str, float], step: float) -> None:
+    def row(self, at, metrics, step):
         self.held[at].log_metrics(metrics, step=step)
 
-    def append(self, at: int, path: str, value: Any, step: float) -> None:
+    def append(self, at, path, value, step):
         self.held[at][path].append(value, step=step)
 
-    def extend(self, at: int, path: str, values: list[float], steps: list[float]) -> None:
+    def extend(self, at, path, values, steps):
         self.held[at][path].extend(values, steps=steps)
 
-    def add(self, at: int, path: str, words: list[str]) -> None:
-        self.held[at][path].add(words)
+    def __getattr__(self, name):
+        """Return a deed that calls the method of this name of what stands at a path."""
+        return lambda at, path, *given: getattr(self.held[at][path], name)(*given)
 
-    def remove(self, at: int, path: str, words: list[str]) -> None:
-        self.held[at][path].remove(words)
-
-    def clear(self, at: int, path: str) -> None:
-        self.held[at][path].clear()
-
-    def delete(self, at: int, path: str) -> None:
+    def delete(self, at, path):
         del self.held[at][path]
 
-    def params(self, at: int, values: dict[str, Any]) -> None:
+    def params(self, at, values):
         self.held[at].params.update(values)
 
-    def upload(self, at: int, path: str, content: str) -> None:
+    def upload(self, at, path, content):
         self.held[at][path].upload(self.seamark.types.File.from_content(content), wait=True)
 
-    def upload_files(self, at: int, path: str, files: dict[str, str]) -> None:
+    def upload_files(self, at, path, files):
         for name, content in files.items():
             Path(name).write_text(content)
         self.held[at][path].upload_files(list(files), wait=True)
 
-    def delete_files(self, at: int, path: str, names: list[str]) -> None:
-        self.held[at][path].delete_files(names)
-
-    def keep(self, at: int, path: str, values: list[float]) -> None:
+    def keep(self, at, path, values):
         """Keep statistics of numbers."""
         self.held[at][path].keep(self.seamark.Statistics())
         for value in values:
@@ -257,28 +242,28 @@ class Deeds:
 
     # -- artifacts
 
-    def draft(self, at: int, project: str, name: str) -> None:
+    def draft(self, at, project, name):
         self.held[at] = self.seamark.init_artifact(name=name, project=project, **self.root)
 
-    def add_file(self, at: int, name: str, content: str) -> None:
+    def add_file(self, at, name, content):
         file = Path(f"{os.getpid()}.txt")
         file.write_text(content)
         self.held[at].add_file(file, name)
         file.unlink()
 
-    def save(self, at: int) -> tuple[str, int]:
+    def save(self, at):
         artifact = self.held.pop(at)
         artifact.save()
         found = artifact.digest, artifact.version
         artifact.stop()
         return found
 
-    def alias(self, project: str, name: str, digest: str, alias: str) -> None:
+    def alias(self, project, name, digest, alias):
         with_id = f"{project}/{name}@sha256:{digest}"
         with self.seamark.init_artifact(with_id, **self.root) as artifact:
             artifact.alias(alias)
 
-    def bring(self, project: str, name: str, files: dict[str, bytes], remote: str) -> str:
+    def bring(self, project, name, files, remote):
         """Save a version of an artifact, and return its digest once a server has all of it."""
         given = {"name": name, "project": project, "remote": remote}
         with self.seamark.init_artifact(**given, **self.root) as made:
@@ -289,11 +274,11 @@ class Deeds:
 
     # -- reading
 
-    def own(self, at: int) -> dict[str, Any]:
+    def own(self, at):
         """Return what the object that records reads of itself."""
         return dict(self.held[at].session.recorded.document())
 
-    def read_at(self, kind: str, project: str, name: str) -> dict[str, Any]:
+    def read_at(self, kind, project, name):
         """Read a run or a project, opened for it."""
         given = {"project": project, "mode": "read-only", **self.root}
         if kind == "run":
@@ -302,22 +287,22 @@ class Deeds:
             opened = self.seamark.init_project(**given)
         return dict(opened.session.recorded.document())
 
-    def found(self, project: str, query: str | None = None) -> list[str]:
+    def found(self, project, query=None):
         return list(self.project(project).fetch_runs_table(query=query, columns=[])["sys/id"])
 
-    def duplicate(self, project: str, text: str) -> str | None:
+    def duplicate(self, project, text):
         found = self.project(project).find_run(content_hash=text)
         return None if found is None else str(found.id)
 
-    def members(self, project: str, name: str) -> list[str]:
+    def members(self, project, name):
         return list(self.project(project).group(name).fetch_runs_table(columns=[])["sys/id"])
 
-    def versions(self, project: str, key: str) -> dict[str, int]:
+    def versions(self, project, key):
         model = self.seamark.init_model(key, project=project, mode="read-only", **self.root)
         table = model.fetch_model_versions_table(columns=["sys/version", "sys/stage"])
         return {row["sys/id"]: (row["sys/version"], row["sys/stage"]) for row in table.to_rows()}
 
-    def artifacts(self, project: str, name: str) -> dict[str, Any]:
+    def artifacts(self, project, name):
         with_id = f"{project}/{name}"
         if not self.project(project).fetch_artifacts_table(columns=[]).total:
             return {}
@@ -327,7 +312,7 @@ class Deeds:
             row["sys/id"]: (row["sys/version"], sorted(row.get("sys/aliases", ()))) for row in rows
         }
 
-    def objects(self, project: str, name: str, version: str) -> dict[str, Any]:
+    def objects(self, project, name, version):
         """Return what each object of an artifact holds, or where it is."""
         with_id = f"{project}/{name}:{version}"
         artifact = self.seamark.init_artifact(with_id, mode="read-only", **self.root)
@@ -335,14 +320,11 @@ class Deeds:
             one.path: one.uri or artifact.open(one.path).read().decode() for one in artifact.objects
         }
 
-    def sync(self, project: str, run: str, to: str) -> None:
-        self.seamark.sync(f"{project}/{run}", to, **self.root)
 
-
-def _serve(connection: Connection, root: str, cache: str) -> None:
+def _serve(connection, root, cache):
     os.environ["XDG_CACHE_HOME"] = cache
     os.chdir(cache)
-    troubles: list[str] = []
+    troubles = []
     threading.excepthook = lambda given: troubles.append(
         "".join(traceback.format_exception(given.exc_type, given.exc_value, given.exc_traceback))
     )
@@ -356,7 +338,7 @@ def _serve(connection: Connection, root: str, cache: str) -> None:
         if deed == "end":
             return
         try:
-            said: tuple[Any, ...] = ("done", getattr(deeds, deed)(*given))
+            said = ("done", getattr(deeds, deed)(*given))
         except deeds.seamark.errors.SeamarkError as error:
             said = ("refused", type(error).__name__, str(error))
         except BaseException:  # noqa: BLE001 - told to the test
@@ -366,7 +348,7 @@ def _serve(connection: Connection, root: str, cache: str) -> None:
         connection.send_bytes(pickle.dumps(said))
 
 
-def _import_all() -> None:
+def _import_all():
     if host := os.environ.pop(_MACHINE, None):
         from seamark.process import liveness
 
@@ -382,7 +364,7 @@ def _import_all() -> None:
     assert seamark.init_run
 
 
-def _reap(*_: object) -> None:
+def _reap(*_):
     """Forget workers that ended; the time that they took is counted as this process's."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
@@ -391,7 +373,7 @@ def _reap(*_: object) -> None:
         pass
 
 
-def _main() -> None:
+def _main():
     _import_all()
     parent = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, _reap)

@@ -5,41 +5,36 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import time
 import uuid
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from process_status import has_ended
+from server_waits import until
 
 
 class Postgresql:
     """A PostgreSQL of our own that can be stopped and started again."""
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server):
         self._server = server
-        self.url: str = server.get_uri()
+        self.url = server.get_uri()
 
-    def stop(self, number: signal.Signals = signal.SIGQUIT) -> None:
+    def stop(self, number=signal.SIGQUIT):
         """Stop it: SIGQUIT as after a loss of power, SIGINT in order."""
         pid = self._server.get_pid()
         os.kill(pid, number)
-        end = time.monotonic() + 60
-        while not has_ended(pid):
-            assert time.monotonic() < end, "PostgreSQL did not stop"
-            time.sleep(0.02)
+        until(lambda: has_ended(pid))
 
-    def start(self) -> None:
+    def start(self):
         self._server.ensure_postgres_running()
         assert self._server.get_uri() == self.url
 
 
 @contextmanager
-def own_postgresql(place: Path) -> Iterator[Postgresql]:
+def own_postgresql(place):
     """Run a PostgreSQL of our own, from a wheel; it listens on no port."""
     with (
         tempfile.TemporaryDirectory(dir=place) as folder,
@@ -67,7 +62,7 @@ def own_postgresql(place: Path) -> Iterator[Postgresql]:
 
 
 @contextmanager
-def _as_admin(server: str) -> Iterator[sa.Connection]:
+def _as_admin(server):
     url = sa.make_url(server).set(drivername="postgresql+psycopg")
     engine = sa.create_engine(url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
@@ -75,13 +70,13 @@ def _as_admin(server: str) -> Iterator[sa.Connection]:
 
 
 @contextmanager
-def postgresql_server(place: Path) -> Iterator[str]:
+def postgresql_server(place):
     with own_postgresql(place) as server:
         yield server.url
 
 
 @contextmanager
-def fresh_database(server: str) -> Iterator[str]:
+def fresh_database(server):
     """Make an empty database, yield its URL, and drop it with all connections to it."""
     name = f"seamark_{uuid.uuid4().hex}"
     with _as_admin(server) as connection:

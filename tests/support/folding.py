@@ -6,17 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from bytes_source import BytesSource
 from journal_builder import JournalBuilder, fold_run
 
 from seamark.errors import RunNotFoundError
 from seamark.server.changes import Positions
-from seamark.server.databases import Databases, open_databases
+from seamark.server.databases import open_databases
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
 from seamark.server.objects import open_objects
@@ -34,19 +31,19 @@ _WORKER = "import sys\nfrom seamark.server.run import main\nsys.exit(main(sys.ar
 class Place:
     """What a server stands on, without the processes that answer."""
 
-    def __init__(self, folder: Path, url: str, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, folder, url, now_ns=time.time_ns):
         self.settings = Settings.at(folder, url)
         self.now_ns = now_ns
-        self.sent: dict[tuple[str, str], dict[str, bytes]] = {}
-        self.workers: list[subprocess.Popen[bytes]] = []
-        self.databases: Databases = open_databases(self.settings.store)
+        self.sent = {}
+        self.workers = []
+        self.databases = open_databases(self.settings.store)
         make_tables(self.databases)
         self.objects = open_objects(self.settings.blobs)
         self.intake = Intake(self.databases.kept, self.objects, now_ns=now_ns, window_s=0.005)
         self.kept = IntakeJournals(self.databases.kept, self.objects, now_ns)
         self.positions = Positions(self.databases.store)
 
-    def send(self, project: str, run: str, journal: JournalBuilder, end: int | None = None) -> int:
+    def send(self, project, run, journal, end=None):
         """Send what is new of a journal up to a byte; return the position."""
         of_run = self.sent.setdefault((project, run), {})
         before = of_run.get(journal.file, b"")
@@ -55,7 +52,7 @@ class Place:
         of_run[journal.file] = data
         return taken.position
 
-    def start_worker(self) -> subprocess.Popen[bytes]:
+    def start_worker(self):
         process = subprocess.Popen(
             [sys.executable, "-c", _WORKER, "fold", str(os.open(os.devnull, os.O_WRONLY))],
             stdin=subprocess.PIPE,
@@ -65,15 +62,15 @@ class Place:
         self.workers.append(process)
         return process
 
-    def reader(self, project: str, run: str) -> RunReader:
+    def reader(self, project, run):
         """Return the reader of a run as the server has it."""
 
-        def opened(name: str) -> Any:
+        def opened(name):
             return self.kept.source(project, run, name)
 
         return RunReader(self.databases.store, project, run, opened, now_ns=self.now_ns)
 
-    def close(self) -> None:
+    def close(self):
         for worker in self.workers:
             if worker.poll() is None:
                 worker.terminate()
@@ -85,20 +82,20 @@ class Place:
         self.databases.close()
 
 
-def a_journal(name: str, project: str, run: str, **facts: Any) -> JournalBuilder:
+def a_journal(name, project, run, **facts):
     facts = {"format": 1, "run": run, "project": project, "rank": 0, **facts}
     return JournalBuilder(name, **facts)
 
 
-def _shown(value: Any) -> str:
+def _shown(value):
     """Return a value as text; a set, which has no order, in one."""
     return repr(sorted(value) if isinstance(value, (set, frozenset)) else value)
 
 
-def says(reader: RunReader) -> dict[str, Any]:
+def says(reader):
     """Return everything that a reader says of a run that does not depend on the moment."""
     try:
-        found: dict[str, Any] = {
+        found = {
             one.path: (one.family, one.type, _shown(one.value))
             for one in reader.attributes()
             if one.path not in ("sys/state", "sys/crash_reason")
@@ -112,7 +109,7 @@ def says(reader: RunReader) -> dict[str, Any]:
     return found
 
 
-def oracle(project: str, run: str, journals: Mapping[str, bytes]) -> dict[str, Any]:
+def oracle(project, run, journals):
     """Return the same of journals that are folded in one go, as on a machine that has them."""
     database = Database(memory_engine())
     database.create_tables(schema.metadata)

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,21 +63,14 @@ class Ended(NamedTuple):
 class Forks:
     """A process that has imported modules, and forks others."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process):
         self.process = process
 
-    def run(
-        self, code: str, *words: str, name: str = "-c", environments: Sequence[Mapping[str, str]]
-    ) -> list[Ended]:
+    def run(self, code, *words, name="-c", environments):
         """Run code in a process for each of the environments at once, until all have ended.
 
-        A process has the folder and the environment of the caller, and what its own adds to it.
-
-        Args:
-            code: Of a program.
-            *words: What ``sys.argv`` holds behind the name.
-            name: Of the program.
-            environments: Further variables of each process.
+        A process has the folder and the environment of the caller, and what its own adds to it;
+        its ``sys.argv`` holds the name and the words.
         """
         with tempfile.TemporaryDirectory() as streams:
             asked = {
@@ -98,7 +90,7 @@ class Forks:
 
 
 @contextlib.contextmanager
-def forking(*modules: str) -> Iterator[Forks]:
+def forking(*modules):
     code = FORKING.replace("{modules}", ", ".join(modules))
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -110,10 +102,10 @@ def forking(*modules: str) -> Iterator[Forks]:
             raise
 
 
-def forking_torch() -> contextlib.AbstractContextManager[Forks]:
+def forking_torch():
     """Yield a process for ranks: nothing of Seamark is imported before one knows that it is one."""
     return forking("torch.distributed", "torch.multiprocessing")
 
 
-def forking_seamark() -> contextlib.AbstractContextManager[Forks]:
+def forking_seamark():
     return forking(*SEAMARK)

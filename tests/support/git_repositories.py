@@ -6,10 +6,9 @@ import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 
-def git(folder: Path, *arguments: object) -> str:
+def git(folder, *arguments):
     env = {
         **{key: value for key, value in os.environ.items() if not key.startswith("GIT_")},
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -24,7 +23,7 @@ def git(folder: Path, *arguments: object) -> str:
     ).stdout.strip()
 
 
-def make_repository(folder: Path) -> Path:
+def make_repository(folder):
     folder.mkdir()
     git(folder, "init", "-q", "-b", "topic/one")
     (folder / "train.py").write_text("pass\n")
@@ -49,14 +48,14 @@ class Arm:
 class Hostile:
     """A repository whose configuration names a program, which leaves a file behind if it runs."""
 
-    def __init__(self, folder: Path, canary: Path) -> None:
+    def __init__(self, folder, canary):
         self.folder = folder
         self.canary = canary
         self.program = folder.parent / "program"
         self.program.write_text(f"#!/bin/sh\necho ran >> {canary}\nexit 1\n")
         self.program.chmod(0o755)
 
-    def arm(self, arm: Arm) -> list[str]:
+    def arm(self, arm):
         """Arm the repository; return the command of git that would run the program."""
         if arm.attribute:
             self.write(".gitattributes", arm.attribute + "\n")
@@ -76,49 +75,49 @@ class Hostile:
             self.write("train.py", "PASS\n")
         return arm.command.split()
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name, text):
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 
-def put_hooks(hostile: Hostile, folder: str = ".git/hooks") -> None:
+def put_hooks(hostile, folder=".git/hooks"):
     for name in ("post-index-change", "fsmonitor-watchman", "reference-transaction"):
         hostile.write(f"{folder}/{name}", hostile.program.read_text())
         (hostile.folder / folder / name).chmod(0o755)
     os.utime(hostile.folder / "train.py", (1, 1))
 
 
-def put_filter(hostile: Hostile) -> None:
+def put_filter(hostile):
     hostile.write(".git/info/attributes", "* filter=evil\n")
 
 
-def remove_objects(hostile: Hostile) -> None:
+def remove_objects(hostile):
     tree = git(hostile.folder, "rev-parse", "HEAD^{tree}")
     (hostile.folder / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
 
 
-def put_submodule(hostile: Hostile) -> None:
+def put_submodule(hostile):
     inner = make_repository(hostile.folder / "inner")
     git(hostile.folder, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
     git(hostile.folder, "commit", "-q", "-m", "submodule")
     Hostile(inner, hostile.canary).arm(Arm(settings=FILTERS, changed=True, more=put_filter))
 
 
-def move_folder(hostile: Hostile) -> None:
+def move_folder(hostile):
     hostile.arm(Arm(settings=FILTERS, changed=True, more=put_filter))
     (hostile.folder / ".git").rename(hostile.folder.parent / "elsewhere")
     hostile.write(".git", f"gitdir: {hostile.folder.parent / 'elsewhere'}\n")
 
 
-def move_tree(hostile: Hostile) -> None:
+def move_tree(hostile):
     hostile.arm(Arm(settings=FILTERS, changed=True, more=put_filter))
     (hostile.folder.parent / "other").mkdir()
     (hostile.folder.parent / "other" / "train.py").write_text("PASS\n")
     git(hostile.folder, "config", "core.worktree", str(hostile.folder.parent / "other"))
 
 
-def put_monitor(hostile: Hostile, file: str) -> None:
+def put_monitor(hostile, file):
     hostile.write(file, f"[core]\n\tfsmonitor = {hostile.program}\n")
 
 

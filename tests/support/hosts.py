@@ -5,18 +5,15 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
-from collections.abc import Mapping
 
 import pytest
 from isolation import reset_signals
 
 
-def refuse_others(modules: Mapping[str, str], proven: Mapping[str, Mapping[str, str]]) -> None:
+def refuse_others(modules, proven):
     """Refuse to start where the host is missing, or is another than is to be proved.
 
-    Args:
-        modules: The packages that have these modules.
-        proven: Releases of packages by the name of the proof, as ``SEAMARK_REQUIRE`` has it.
+    The modules lead to their packages, names of proofs (``SEAMARK_REQUIRE``) to their releases.
     """
     reset_signals()
     here = [modules[name] for name in modules if importlib.util.find_spec(name)]
@@ -31,7 +28,7 @@ def refuse_others(modules: Mapping[str, str], proven: Mapping[str, Mapping[str, 
 
 
 @pytest.fixture
-def without_captures() -> dict[str, str]:
+def without_captures():
     """What every run looks up when it starts depends on no release of the host.
 
     Hardware is measured every 10 s: whether a run has such series depends on how long a test takes.

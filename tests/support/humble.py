@@ -3,51 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _VERSION_3 = 0x20080522
 _CAP_DAC = 0b110  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
 
 
-class _Header(ctypes.Structure):
-    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
-
-
-class _Sets(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint32) for name in ("effective", "permitted", "inheritable"))
-
-
-def _give_up() -> None:
+def _give_up():
     """Give these rights up for the calling thread, and for what it starts."""
-    header, sets = _Header(_VERSION_3, 0), (_Sets * 2)()
-    if _LIBC.capget(ctypes.byref(header), sets):
+    header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable, each in two parts
+    if _LIBC.capget(header, sets):
         raise OSError(ctypes.get_errno(), "capget")
-    sets[0].effective &= ~_CAP_DAC
-    if _LIBC.capset(ctypes.byref(header), sets):
+    for place in (0, 1):  # access(2) looks at what is permitted
+        sets[place] &= ~_CAP_DAC
+    if _LIBC.capset(header, sets):
         raise OSError(ctypes.get_errno(), "capset")
 
 
-def humbly(do: Callable[[], Any]) -> Any:
+def humbly(do):
     """Call a function in a thread that may read and write no more than its user; return its answer.
 
     Rights are those of a thread on Linux, so that all other threads keep theirs.
     """
-    answers: list[Any] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            _give_up()
-            answers.append(do())
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return answers[0]
+    with ThreadPoolExecutor(1, initializer=_give_up) as pool:
+        return pool.submit(do).result()

@@ -10,10 +10,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
-from typing import Any
 
 import pytest
 from own_calls import note_others
@@ -34,7 +32,7 @@ SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 PYTHON_IGNORES = {signal.SIGPIPE, signal.SIGXFSZ}
 
 
-def reset_signals() -> None:
+def reset_signals():
     """Undo what a shell, nohup or a service manager lets its children ignore or block."""
     for number in SIGNALS:
         if signal.getsignal(number) is signal.SIG_IGN and number not in PYTHON_IGNORES:
@@ -43,7 +41,7 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def clean_environment(folder: Path) -> dict[str, str]:
+def clean_environment(folder):
     """Return the environment of a test whose home, cache and temporary files are in a folder."""
     kept = {
         name: value
@@ -66,7 +64,7 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def process_state(environment: dict[str, str], folder: Path) -> Iterator[None]:
+def process_state(environment, folder):
     """Run a block with an environment and a folder; restore them, the umask and the signals."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     before, where, temporary = dict(os.environ), Path.cwd(), tempfile.tempdir
@@ -87,7 +85,7 @@ def process_state(environment: dict[str, str], folder: Path) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def replace_environment(wanted: dict[str, str]) -> None:
+def replace_environment(wanted):
     """Make ``os.environ`` equal to ``wanted`` except for the variables of pytest itself."""
     for name in set(os.environ) - set(wanted):
         if not name.startswith("PYTEST_"):
@@ -95,7 +93,7 @@ def replace_environment(wanted: dict[str, str]) -> None:
     os.environ.update({k: v for k, v in wanted.items() if not k.startswith("PYTEST_")})
 
 
-def remove_folder(folder: Path) -> None:
+def remove_folder(folder):
     """Remove the folder of a test, in which a thread may still finish a file.
 
     Raises:
@@ -108,9 +106,9 @@ def remove_folder(folder: Path) -> None:
     return shutil.rmtree(folder)
 
 
-def children() -> dict[int, str]:
+def children():
     """Return the command of each child process by its id, zombies included."""
-    found: dict[int, str] = {}
+    found = {}
     shared = {resource_tracker._resource_tracker._pid, forkserver._forkserver._forkserver_pid}
     for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
@@ -123,14 +121,14 @@ def children() -> dict[int, str]:
     return found
 
 
-def open_runs() -> dict[int, Any]:
+def open_runs():
     """Return what Seamark would finish at the end of this process, such as runs, by identity."""
     lifecycle = sys.modules.get("seamark.run.lifecycle")
     return {} if lifecycle is None else dict(lifecycle._running)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item):
     """Note that a test failed: its folder is kept."""
     report = yield
     if report.failed:
@@ -139,7 +137,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _session(_folders: Iterator[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _session(_folders, tmp_path_factory):
     """Give fixtures that several tests share a home and a cache that are not the user's."""
     tmp_path_factory.getbasetemp()  # made when it is first asked for, not in the folder of a test
     folder = next(_folders)
@@ -149,7 +147,7 @@ def _session(_folders: Iterator[Path], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="session")
-def _folders() -> Iterator[Iterator[Path]]:
+def _folders():
     """New folders for tests, with short names: a socket's path has at most 107 characters."""
     place = Path(tempfile.mkdtemp(prefix="seamark-"))
     place.chmod(0o755)  # a test of root may drop its rights
@@ -159,9 +157,7 @@ def _folders() -> Iterator[Iterator[Path]]:
 
 
 @pytest.fixture
-def _folder(
-    request: pytest.FixtureRequest, _folders: Iterator[Path], _session: None
-) -> Iterator[Path]:
+def _folder(request, _folders, _session):
     """The only folder a test writes to. What cannot be removed of it fails the test."""
     folder = next(_folders)
     folder.mkdir(mode=0o755)
@@ -171,7 +167,7 @@ def _folder(
 
 
 @pytest.fixture
-def tmp_path(_folder: Path) -> Path:
+def tmp_path(_folder):
     """A folder beside the current one, in place of pytest's own fixture; no other has its name."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     path = _folder / f"tmp{worker}{_folder.name}"
@@ -180,13 +176,13 @@ def tmp_path(_folder: Path) -> Path:
 
 
 @pytest.fixture
-def _environment() -> dict[str, str]:
+def _environment():
     """Variables that every test of a suite gets; each `conftest.py` has its own."""
     return {}
 
 
 @pytest.fixture(autouse=True)
-def _isolated(_folder: Path, _environment: dict[str, str]) -> Iterator[None]:
+def _isolated(_folder, _environment):
     """Run in an empty folder with a home, a cache and an environment of its own.
 
     Above the home no root is looked for.

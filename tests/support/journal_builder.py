@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from seamark.journal.folder import RunFolder, journal_name, split_journal_name
+from seamark.journal.folder import journal_name, split_journal_name
 from seamark.journal.format import (
     FILE_HEADER_BYTES,
     SKIPPABLE,
@@ -23,10 +22,6 @@ from seamark.journal.reader import Block
 from seamark.journal.walk import walk
 from seamark.store.database import retry
 from seamark.store.ingest import Folding
-
-if TYPE_CHECKING:
-    from seamark.journal.safe import Source
-    from seamark.store.runs import Store
 
 START = 1_790_000_000_000_000_000
 """Time of the first frame unless a test says otherwise, nanoseconds since the Unix epoch."""
@@ -45,24 +40,16 @@ class JournalBuilder:
     """One journal; every method appends one record and returns the builder."""
 
     def __init__(
-        self,
-        name: str = "one",
-        *,
-        t: int = START,
-        attempt: int | None = 0,
-        positions: dict[str, int] | None = None,
-        owner: bool = True,
-        header: bool = True,
-        **facts: Any,
-    ) -> None:
+        self, name="one", *, t=START, attempt=0, positions=None, owner=True, header=True, **facts
+    ):
         self.uid = name.encode().ljust(16, b"\0")[:16]
         self.writer = f"host-1-{name}"
         self.salt = salt_of(self.uid)
         self.t = t
         self._data = bytearray(file_header(self.uid))  # bytes would be copied for every frame
-        self.said: list[Said] = []
-        self.ends: list[int] = []
-        self.hidden: set[int] = set()
+        self.said = []
+        self.ends = []
+        self.hidden = set()
         """Offsets of points that an oracle takes for hidden, beside what headers say."""
         self.header = {
             "writer": self.writer,
@@ -75,34 +62,32 @@ class JournalBuilder:
             "start": None,
             **facts,
         }
-        self._paths: dict[str, int] = {}
-        self._schemas: dict[tuple[str, ...], int] = {}
+        self._paths = {}
+        self._schemas = {}
         if header:
             self.frame(Kind.HEADER, dump_json(self.header))
 
     @property
-    def file(self) -> str:
+    def file(self):
         return journal_name(self.writer, self.uid)
 
     @property
-    def offset(self) -> int:
+    def offset(self):
         return len(self._data)
 
     @property
-    def data(self) -> bytes:
+    def data(self):
         return bytes(self._data)
 
     @data.setter
-    def data(self, data: bytes) -> None:
+    def data(self, data):
         self._data[:] = data
 
-    def wait(self, ns: int) -> JournalBuilder:
+    def wait(self, ns):
         self.t += ns
         return self
 
-    def frame(
-        self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0, said: Any = None
-    ) -> JournalBuilder:
+    def frame(self, kind, payload, *, flags=0, aux=0, said=None):
         self.t += 1
         what, value = said or ("", None)
         self.said.append(Said(self.offset, self.t, what, value))
@@ -110,11 +95,11 @@ class JournalBuilder:
         self.ends.append(self.offset)
         return self
 
-    def op(self, op: str, **record: Any) -> JournalBuilder:
+    def op(self, op, **record):
         record = {"op": op, **record}
         return self.frame(Kind.OP, dump_json(record), said=("op", record))
 
-    def assign(self, **atoms: Any) -> JournalBuilder:
+    def assign(self, **atoms):
         """Assign ints, floats, strings and bools; ``a__b`` is the path ``a/b``."""
         names = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
         pairs = {
@@ -122,21 +107,14 @@ class JournalBuilder:
         }
         return self.op("assign", atoms=pairs)
 
-    def number(self, path: str) -> int:
+    def number(self, path):
         if path not in self._paths:
             self._paths[path] = len(self._paths)
             payload = struct.pack("<I", self._paths[path]) + path.encode()
             self.frame(Kind.PATH, payload)
         return self._paths[path]
 
-    def row(
-        self,
-        metrics: dict[str, float],
-        step: float,
-        *,
-        time: int | None = None,
-        packed: bool = False,
-    ) -> JournalBuilder:
+    def row(self, metrics, step, *, time=None, packed=False):
         paths = tuple(metrics)
         numbers = [self.number(path) for path in paths]
         if paths not in self._schemas:
@@ -155,9 +133,7 @@ class JournalBuilder:
             Kind.ROW, payload, flags=flags, aux=self._schemas[paths], said=("points", points)
         )
 
-    def sparse(
-        self, metrics: dict[str, float], step: float, *, time: int | None = None
-    ) -> JournalBuilder:
+    def sparse(self, metrics, step, *, time=None):
         numbers = [self.number(path) for path in metrics]
         user = b"" if time is None else struct.pack("<q", time)
         names = struct.pack(f"<II{len(numbers)}I", len(numbers), 0, *numbers)
@@ -168,9 +144,7 @@ class JournalBuilder:
         flags = 0 if time is None else USER_TIME
         return self.frame(Kind.SPARSE, payload, flags=flags, said=("points", points))
 
-    def column(
-        self, path: str, steps: list[float], values: list[float], times: list[int] | None = None
-    ) -> JournalBuilder:
+    def column(self, path, steps, values, times=None):
         size = len(steps)
         payload = struct.pack("<II", self.number(path), size)
         payload += struct.pack(f"<{2 * size}d", *steps, *values)
@@ -183,34 +157,34 @@ class JournalBuilder:
         flags = 0 if times is None else USER_TIME
         return self.frame(Kind.COLUMN, payload, flags=flags, said=("points", points))
 
-    def texts(self, path: str, *points: tuple[Any, ...]) -> JournalBuilder:
+    def texts(self, path, *points):
         record = {"path": path, "points": [[*point, None][:3] for point in points]}
         return self.frame(Kind.TEXT, dump_json(record), said=("texts", record))
 
-    def histograms(self, path: str, *points: tuple[Any, ...]) -> JournalBuilder:
+    def histograms(self, path, *points):
         record = {"path": path, "points": [[*point, None][:4] for point in points]}
         return self.frame(Kind.HISTOGRAM, dump_json(record), said=("histograms", record))
 
-    def heartbeat(self, **dropped: int) -> JournalBuilder:
+    def heartbeat(self, **dropped):
         payload = dump_json({"dropped": dropped}) if dropped else b""
         return self.frame(Kind.HEARTBEAT, payload)
 
-    def unknown(self, *, skippable: bool = True) -> JournalBuilder:
+    def unknown(self, *, skippable=True):
         return self.frame(77, b"from the future", flags=SKIPPABLE if skippable else 0)
 
-    def close(self, **dropped: int) -> JournalBuilder:
+    def close(self, **dropped):
         return self.frame(Kind.CLOSE, dump_json({"reason": "stop", "dropped": dropped}))
 
     # what readers get
 
-    def block(self, start: int = 0, end: int | None = None) -> Block | None:
+    def block(self, start=0, end=None):
         """Return the whole frames between two offsets as a reader gives them."""
         base = max(start, FILE_HEADER_BYTES)
         data = bytes(self._data[base:end])
         frames, stop, _ = walk(data, self.salt)
         return Block(base, data, frames, base + stop) if len(frames) else None
 
-    def save(self, folder: RunFolder | Path, end: int | None = None) -> Path:
+    def save(self, folder, end=None):
         """Write the journal, or its beginning, into a run folder."""
         path = (folder if isinstance(folder, Path) else folder.path) / "journal" / self.file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -218,17 +192,11 @@ class JournalBuilder:
         return path
 
 
-def fold_run(
-    store: Store,
-    project: str,
-    run: str,
-    sources: Mapping[str, Callable[[], Source]],
-    now_ns: Callable[[], int],
-) -> None:
+def fold_run(store, project, run, sources, now_ns):
     """Fold what is new of a run, of all of its journals, and save it."""
     journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
 
-    def fold() -> None:
+    def fold():
         folding = Folding(store, project, run, lambda name: sources[name](), now_ns)
         folding.add_journals(journals)
         folding.fold()

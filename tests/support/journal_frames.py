@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
 
 from journals import Kind, points_in
 
 
-def kinds(frames: Iterable[Any]) -> str:
+def kinds(frames):
     """Return the names of the kinds, in order."""
     return " ".join(Kind(frame.kind).name.lower() for frame in frames)
 
 
-def ops(frames: Iterable[Any]) -> list[dict[str, Any]]:
+def ops(frames):
     return [json.loads(frame.payload) for frame in frames if frame.kind == Kind.OP]
 
 
-def texts(frames: Iterable[Any]) -> list[str]:
+def texts(frames):
     return [op["text"] for op in ops(frames)]
 
 
-def points(frames: Iterable[Any]) -> list[tuple[str, float, float]]:
+def points(frames):
     """Return path, step and value of each point of a float series."""
     return [(path, point.step, point.value) for path, point in points_in(frames)]
 
 
-def rows(frames: Iterable[Any]) -> int:
+def rows(frames):
     return sum(frame.kind in (Kind.ROW, Kind.SPARSE) for frame in frames)
 
 
-def told(frames: Iterable[Any]) -> list[dict[str, int]]:
+def told(frames):
     """Return the counts of lost records that the journal holds, in order."""
     ends = (Kind.HEARTBEAT, Kind.CLOSE)
     return [
@@ -39,13 +37,11 @@ def told(frames: Iterable[Any]) -> list[dict[str, int]]:
     ]
 
 
-def header(frames: list[Any]) -> dict[str, Any]:
+def header(frames):
     assert frames[0].kind == Kind.HEADER
-    found: dict[str, Any] = json.loads(frames[0].payload)
-    return found
+    return json.loads(frames[0].payload)
 
 
-def say(writer: Any, *words: str) -> bool:
+def say(writer, *words):
     """Append a batch of operations, one for each word."""
-    done: bool = writer.append_ops([{"op": "log", "text": word} for word in words])
-    return done
+    return writer.append_ops([{"op": "log", "text": word} for word in words])

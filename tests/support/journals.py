@@ -10,10 +10,9 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _FILE_HEADER = struct.Struct("<8sHHI16s")
 _FRAME_HEADER = struct.Struct("<IIBBHIq")
@@ -39,17 +38,7 @@ class Kind(IntEnum):
 
 
 class Frame(NamedTuple):
-    """One frame.
-
-    Attributes:
-        offset: Where it begins in the file.
-        end: Where the next one begins.
-        t: Its time, nanoseconds since the Unix epoch.
-        kind: See `Kind`.
-        flags: As they stand in the file.
-        aux: Number of the schema of a row.
-        payload: Unpacked, without padding.
-    """
+    """One frame of a file, from an offset to the end; `aux` is the number of a row's schema."""
 
     offset: int
     end: int
@@ -60,7 +49,7 @@ class Frame(NamedTuple):
     payload: bytes
 
     @property
-    def record(self) -> Any:
+    def record(self):
         """The JSON of the payload; an empty one is an empty object."""
         return json.loads(self.payload or b"{}")
 
@@ -74,22 +63,14 @@ class Point(NamedTuple):
 
 
 class Journal:
-    """The whole frames of one file, from the first to the first that is not sound.
+    """The frames of one file up to the first that is not sound, and the rest of its bytes."""
 
-    Args:
-        path: The file.
-
-    Attributes:
-        frames: In the order of the file.
-        rest: The bytes that follow these; empty if every frame is sound.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
         data = path.read_bytes()
         magic, major, _, zero, uid = _FILE_HEADER.unpack_from(data)
         assert (magic, major, zero) == (_MAGIC, 1, 0), f"{path}: no journal of version 1"
-        self.frames: list[Frame] = []
+        self.frames = []
         end = _FILE_HEADER.size
         while frame := _frame(data, end, zlib.crc32(uid)):
             self.frames.append(frame)
@@ -97,35 +78,33 @@ class Journal:
         self.rest = data[end:]
 
     @property
-    def header(self) -> dict[str, Any]:
+    def header(self):
         """What the first frame says of who wrote the journal."""
         assert self.frames[0].kind == Kind.HEADER
-        found: dict[str, Any] = self.frames[0].record
-        return found
+        return self.frames[0].record
 
     @property
-    def closed(self) -> bool:
+    def closed(self):
         """Whether the writer said that it was done."""
         return not self.rest and self.frames[-1].kind == Kind.CLOSE
 
     @property
-    def writer(self) -> str:
+    def writer(self):
         """The writer id, from the name of the file."""
         return self.path.name.rpartition(".")[0]
 
-    def ops(self) -> list[dict[str, Any]]:
+    def ops(self):
         return [frame.record for frame in self.frames if frame.kind == Kind.OP]
 
-    def points(self) -> list[tuple[str, Point]]:
-        """Return the points of float series, each with its path, in the order of the file."""
+    def points(self):
         return points_in(self.frames)
 
 
-def points_in(frames: Iterable[Any]) -> list[tuple[str, Point]]:
+def points_in(frames):
     """Return the points of float series among the frames of a journal, each with its path."""
-    paths: dict[int, str] = {}
-    schemas: dict[int, list[str]] = {}
-    found: list[tuple[str, Point]] = []
+    paths = {}
+    schemas = {}
+    found = []
     for frame in frames:
         if frame.kind in (Kind.PATH, Kind.SCHEMA):
             (number,) = struct.unpack_from("<I", frame.payload)
@@ -144,7 +123,7 @@ def points_in(frames: Iterable[Any]) -> list[tuple[str, Point]]:
     return found
 
 
-def _frame(data: bytes, at: int, salt: int) -> Frame | None:
+def _frame(data, at, salt):
     """Return the frame at an offset; None if it is not whole, or not sound."""
     if len(data) - at < _FRAME_HEADER.size:
         return None
@@ -162,9 +141,7 @@ def _frame(data: bytes, at: int, salt: int) -> Frame | None:
     return Frame(at, end, t, kind, flags, aux, payload)
 
 
-def _row(
-    frame: Frame, paths: dict[int, str], schemas: dict[int, list[str]]
-) -> list[tuple[str, Point]]:
+def _row(frame, paths, schemas):
     payload, at, time = frame.payload, 8, frame.t
     (step,) = struct.unpack_from("<d", payload)
     if frame.flags & _USER_TIME:
@@ -182,7 +159,7 @@ def _row(
     return [(name, Point(step, value, time)) for name, value in zip(names, values, strict=True)]
 
 
-def _column(frame: Frame, paths: dict[int, str]) -> list[tuple[str, Point]]:
+def _column(frame, paths):
     number, size = struct.unpack_from("<II", frame.payload)
     numbers = struct.unpack_from(f"<{2 * size}d", frame.payload, 8)
     times = [frame.t] * size
@@ -195,12 +172,12 @@ def _column(frame: Frame, paths: dict[int, str]) -> list[tuple[str, Point]]:
 # ---------------------------------------------------------------------- runs
 
 
-def folder_of(run: Any) -> Path:
+def folder_of(run):
     """Return the folder of a run; a path is taken for one."""
     return run if isinstance(run, Path) else Path(run.root, run.project, run.id)
 
 
-def journal_files(run: Any) -> list[Path]:
+def journal_files(run):
     """Return the files of a run's journals, sorted by name; of a run or its folder."""
     folder = folder_of(run) / "journal"
     if not folder.is_dir():
@@ -210,25 +187,25 @@ def journal_files(run: Any) -> list[Path]:
     )
 
 
-def journals(run: Any) -> list[Journal]:
+def journals(run):
     """Return the journals of a run, the oldest first; of a run or its folder."""
     found = [Journal(path) for path in journal_files(run)]
     return sorted(found, key=lambda one: one.frames[0].t)
 
 
-def headers(run: Any) -> list[dict[str, Any]]:
+def headers(run):
     return [journal.header for journal in journals(run)]
 
 
-def records(run: Any, *kinds: int) -> list[dict[str, Any]]:
+def records(run, *kinds):
     frames = [frame for journal in journals(run) for frame in journal.frames if frame.kind in kinds]
     return [frame.record for frame in sorted(frames, key=lambda frame: frame.t)]
 
 
-def operations(run: Any) -> list[dict[str, Any]]:
+def operations(run):
     return records(run, Kind.OP)
 
 
-def points(run: Any, path: str) -> list[Point]:
+def points(run, path):
     """Return all points of a float series, journal by journal, also those that readers hide."""
     return [point for journal in journals(run) for at, point in journal.points() if at == path]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -14,10 +12,7 @@ from seamark.paths import ARTIFACTS
 from seamark.server.blobs.tables import ONE, WHOLE, parse, upload
 from seamark.server.databases import open_databases
 from seamark.server.kept.journals import IntakeJournals
-from seamark.server.objects import ObjectStore, open_objects
-
-if TYPE_CHECKING:
-    from seamark.server.settings import Settings
+from seamark.server.objects import open_objects
 
 HOUR_NS = 3600 * 10**9
 
@@ -25,11 +20,11 @@ HOUR_NS = 3600 * 10**9
 class Keep:
     """What a server keeps, seen by a process of its own that takes care of it, too."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings):
         self._settings = settings
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[tuple[Any, ObjectStore]]:
+    def _opened(self):
         databases = open_databases(self._settings.store)
         objects = open_objects(self._settings.blobs)
         try:
@@ -38,25 +33,25 @@ class Keep:
             objects.close()
             databases.close()
 
-    def tend(self, hours: float) -> None:
+    def tend(self, hours):
         """Do what a worker of the server does now and then, by a clock that is ahead."""
         with self._opened() as (kept, objects):
             IntakeJournals(kept, objects, lambda: time.time_ns() + int(hours * HOUR_NS)).tend()
 
-    def contents(self, project: str, name: str = "data") -> Counter[str]:
+    def contents(self, project, name="data"):
         """Return of which contents of an artifact there are bytes, and how many objects of each."""
         return Counter(each.digest for each in self._parsed(project, name))
 
-    def whole(self, project: str, name: str = "data") -> set[str]:
+    def whole(self, project, name="data"):
         found = self._parsed(project, name)
         return {each.digest for each in found if each.what in (ONE, WHOLE)}
 
-    def _parsed(self, project: str, name: str) -> list[Any]:
+    def _parsed(self, project, name):
         with self._opened() as (_, objects):
             listed = objects.listed(f"blobs/{project}/{ARTIFACTS}/{name}/")
             return list(filter(None, [parse(one.name) for one in listed]))
 
-    def arrived(self, project: str, name: str = "data") -> set[int]:
+    def arrived(self, project, name="data"):
         """Return how far uploads have come that are not whole yet, bytes."""
         with self._opened() as (kept, _), kept.reading() as connection:
             rows = connection.execute(sa.select(upload.c.offset, upload.c.project))

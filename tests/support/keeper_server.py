@@ -10,9 +10,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
@@ -23,7 +21,7 @@ PATH = re.compile(
     r"/api/v1/runs/(?P<project>.+)/(?P<run>[^/]+)/(?P<kind>journals|blobs)(?P<more>/.*)?$"
 )
 
-NOTHING_KNOWN: dict[str, Any] = {
+NOTHING_KNOWN = {
     "largest_t": 0,
     "journals": {},
     "families": {},
@@ -33,36 +31,27 @@ NOTHING_KNOWN: dict[str, Any] = {
     "resumable": False,
 }
 """What is answered about a run that is resumed, where a test says nothing else."""
-Answer = tuple[int, dict[str, Any] | bytes, dict[str, str]]
 
 
 class Keeper:
-    """What is kept, and what is answered instead.
+    """What is kept, what is answered about runs that are resumed, and what was asked.
 
-    Attributes:
-        journals: Bytes by (project, run) and name.
-        blobs: Contents by (project, digest).
-        openings: What is answered about runs that are resumed.
-        meddle: Called with method, path and query before anything is done; what it returns is
-            answered instead.
-        asked: Method and path of every request.
+    What `meddle` returns for method, path and query is answered instead.
     """
 
-    def __init__(self) -> None:
-        self.journals: dict[tuple[str, str], dict[str, bytearray]] = {}
-        self.blobs: dict[tuple[str, str], bytes] = {}
-        self.parts: dict[tuple[str, str], bytearray] = {}
-        self.openings: dict[tuple[str, str], dict[str, Any]] = {}
-        self.gaps: list[tuple[str, int, int]] = []
-        self.meddle: Callable[[str, str, dict[str, str]], Answer | None] = lambda *_: None
-        self.asked: list[tuple[str, str]] = []
-        self.tokens: set[str] = set()
+    def __init__(self):
+        self.journals = {}
+        self.blobs = {}
+        self.parts = {}
+        self.openings = {}
+        self.gaps = []
+        self.meddle = lambda *_: None
+        self.asked = []
+        self.tokens = set()
         self.wait_s = 0.0
         self.lock = threading.Lock()
 
-    def answer(
-        self, method: str, path: str, query: dict[str, str], body: bytes, headers: Any
-    ) -> Answer:
+    def answer(self, method, path, query, body, headers):
         with self.lock:
             self.asked.append((method, path))
             self.tokens.add(headers.get("Authorization", ""))
@@ -84,9 +73,7 @@ class Keeper:
                 return self._journal(method, key, more, query, body)
             return self._blob(method, key[0], more, query, body)
 
-    def _journal(
-        self, method: str, key: tuple[str, str], name: str, query: dict[str, str], body: bytes
-    ) -> Answer:
+    def _journal(self, method, key, name, query, body):
         kept = self.journals.get(key, {})
         if method == "GET" and name:
             at = int(query["offset"])
@@ -111,9 +98,7 @@ class Keeper:
         position = sum(map(len, self.journals[key].values()))
         return 200, {"offset": len(data), "position": position, "wait_s": self.wait_s}, {}
 
-    def _blob(
-        self, method: str, project: str, more: str, query: dict[str, str], body: bytes
-    ) -> Answer:
+    def _blob(self, method, project, more, query, body):
         if method == "POST":
             asked = json.loads(body)["digests"]
             return (
@@ -138,19 +123,19 @@ class Keeper:
         return 200, {"offset": len(part)}, {}
 
 
-def _no(status: int, slug: str, **more: Any) -> Answer:
+def _no(status, slug, **more):
     return status, {"error": slug, "hint": f"the tests say {slug}", **more}, {}
 
 
 @contextlib.contextmanager
-def keeping(port: int = 0) -> Iterator[tuple[Keeper, tuple[str, int]]]:
+def keeping(port=0):
     """Give a server that runs, and its address."""
     keeper = Keeper()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do(self) -> None:
+        def do(self):
             parts = urlsplit(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
@@ -167,13 +152,13 @@ def keeping(port: int = 0) -> Iterator[tuple[Keeper, tuple[str, int]]]:
 
         do_GET = do_PUT = do_POST = do  # noqa: N815
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_):
             """Say nothing."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
-        def handle_error(self, *_: Any) -> None:
+        def handle_error(self, *_):
             """A connection that is cut is what the tests are about."""
 
     with serving(Server(("127.0.0.1", port), Handler)) as taken:

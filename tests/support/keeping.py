@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 from journal_builder import JournalBuilder
 
-from seamark.server.databases import Databases, open_databases
+from seamark.server.databases import open_databases
 from seamark.server.kept import layout
 from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
-from seamark.server.objects import FolderObjects, ObjectStore
+from seamark.server.objects import FolderObjects
 
 PROJECT, RUN = "team/x", "run0000000000000"
-Ref = tuple[str, str]
 
 
 class Place:
     """Databases, a folder of objects, and whatever a test opens on them."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url, folder):
         self.url, self.folder = url, folder
         self.objects = FolderObjects(folder)
-        self.databases: Databases = open_databases(url)
+        self.databases = open_databases(url)
         self.database = self.databases.kept
         self.database.create_tables(layout.metadata)
         self.now = 1_800_000_000 * 10**9
-        self.purged: set[Ref] = set()
-        self._intakes: list[Intake] = []
+        self.purged = set()
+        self._intakes = []
 
-    def now_ns(self) -> int:
+    def now_ns(self):
         return self.now
 
-    def gone(self, project: str, run: str) -> bool:
+    def gone(self, project, run):
         return (project, run) in self.purged
 
-    def intake(self, objects: ObjectStore | None = None, **options: Any) -> Intake:
+    def intake(self, objects=None, **options):
         """Open another worker."""
         made = Intake(
             self.database,
@@ -49,13 +46,13 @@ class Place:
         self._intakes.append(made)
         return made
 
-    def kept(self) -> IntakeJournals:
+    def kept(self):
         return IntakeJournals(self.database, self.objects, self.now_ns)
 
-    def caretaker(self, objects: ObjectStore | None = None) -> Caretaker:
+    def caretaker(self, objects=None):
         return Caretaker(self.database, objects or self.objects, self.now_ns)
 
-    def bytes_of(self, journal: str, project: str = PROJECT, run: str = RUN) -> bytes:
+    def bytes_of(self, journal, project=PROJECT, run=RUN):
         """Return what is kept of a journal; nothing if it is not there."""
         kept = self.kept()
         if journal not in kept.journals(project, run):
@@ -63,16 +60,14 @@ class Place:
         source = kept.source(project, run, journal)
         return source.pread(source.size(), 0)
 
-    def close(self) -> None:
+    def close(self):
         for intake in self._intakes:
             intake.close()
         self.databases.close()
         self.objects.close()
 
 
-def journal(
-    name: str = "one", rows: int = 12, project: str = PROJECT, run: str = RUN
-) -> JournalBuilder:
+def journal(name="one", rows=12, project=PROJECT, run=RUN):
     """Return a journal of a run."""
     made = JournalBuilder(name, project=project, run=run)
     for step in range(rows):
@@ -80,36 +75,31 @@ def journal(
     return made
 
 
-def places(made: JournalBuilder) -> list[int]:
+def places(made):
     """Return where a batch of a journal may begin and end."""
     return [0, *made.ends]
 
 
-def at_once(*calls: Callable[[], Any]) -> list[Any]:
+def at_once(*calls):
     """Make calls in threads that start together; return their results, or what they raised."""
-    results: list[Any] = [None] * len(calls)
     start = threading.Barrier(len(calls))
 
-    def make(number: int, call: Callable[[], Any]) -> None:
+    def make(call):
         start.wait()
         try:
-            results[number] = call()
+            return call()
         except Exception as error:  # noqa: BLE001 - it is a result
-            results[number] = error
+            return error
 
-    threads = [threading.Thread(target=make, args=pair) for pair in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(make, calls))
 
 
-def nothing(name: str) -> None:
+def nothing(name):
     """Do nothing."""
 
 
-def died(name: str) -> None:
+def died(name):
     """Fail as a worker that ends at this moment."""
     raise OSError(name)
 
@@ -117,13 +107,13 @@ def died(name: str) -> None:
 class Meddling:
     """Objects of a worker that calls `before` and `after` with the name of each it writes."""
 
-    def __init__(self, objects: Any, after: Callable[[str], None] = nothing) -> None:
+    def __init__(self, objects, after=nothing):
         self._objects, self.before, self.after = objects, nothing, after
 
-    def put(self, name: str, data: bytes, *more: bytes) -> None:
+    def put(self, name, data, *more):
         self.before(name)
         self._objects.put(name, data, *more)
         self.after(name)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._objects, name)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 import urllib3
 from proxy import Proxy, Trouble
-from server_process import Running, running_server
+from server_process import running_server
 
 import seamark.server.routes.reads  # noqa: F401 - it adds its questions
 from seamark.reading.codec import unpack
@@ -26,20 +23,19 @@ from seamark.server.objects import open_objects
 
 
 class Place:
-    def __init__(self, folder: Path, store: str | None, draw: random.Random) -> None:
+    def __init__(self, folder, store, draw):
         self.folder, self.store, self.draw = folder, store, draw
         self.token = ""
-        self.trainings: list[Any] = []
+        self.trainings = []
         self._stack = contextlib.ExitStack()
-        self.server: Running = self.start()
+        self.server = self.start()
         parts = urlsplit(self.server.url)
         self.proxy = Proxy((str(parts.hostname), int(parts.port or 0)), self._trouble)
         self._stack.callback(self.proxy.close)
         self.troubles = True
 
-    def _trouble(self, number: int) -> Trouble | None:
+    def _trouble(self, number):
         """Return what happens to a connection: every third is cut somewhere."""
-        del number
         if not self.troubles or self.draw.random() < 0.7:
             return None
         kind = self.draw.random()
@@ -49,7 +45,7 @@ class Place:
             return Trouble(after_answered=self.draw.choice([0, 0, 40, 500]))
         return Trouble(after_sent=self.draw.randrange(1, 3000), delay_s=0.01)
 
-    def start(self) -> Running:
+    def start(self):
         options = ["--fold-workers", "2"]
         if self.store:
             options += ["--workers", "2"]
@@ -62,7 +58,7 @@ class Place:
             self.proxy.to = str(parts.hostname), int(parts.port or 0)
         return self.server
 
-    def kill(self) -> str:
+    def kill(self):
         """Kill one of the server's processes, the one that starts them, or all; say which."""
         workers = self.server.workers()
         kind = self.draw.random()
@@ -77,20 +73,20 @@ class Place:
         self.start()
         return "supervisor" if kind < 0.85 else "all processes"
 
-    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+    def end(self, number=signal.SIGTERM):
         workers = self.server.workers()
         self.server.stop(number)
         for pid in workers if number == signal.SIGKILL else ():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def close(self) -> None:
+    def close(self):
         for training in self.trainings:
             if training.lives():  # the test has failed
                 training.kill()
         self._stack.close()
 
-    def read(self, verb: str, position: tuple[str, int], /, **question: Any) -> Any:
+    def read(self, verb, position, /, **question):
         headers = {
             "Authorization": f"Bearer {self.token}",
             "Seamark-Position": f"{position[0]}={position[1]}",
@@ -116,7 +112,7 @@ class Place:
             yield IntakeJournals(databases.kept, objects)
 
 
-def refold(place: Place) -> None:
+def refold(place):
     """Lose every derived table and make all of them again from the objects."""
     place.end()
     options = ["--store", place.store] if place.store else []

@@ -5,5 +5,5 @@ from __future__ import annotations
 import re
 
 
-def marked(*texts: str) -> list[tuple[str, str]]:
+def marked(*texts):
     return [(re.sub("[«»]", "", text), re.sub("«.*?»", "***", text)) for text in texts]

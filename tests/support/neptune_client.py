@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
@@ -16,7 +14,7 @@ from seamark.neptune.server.answers import BY_NAME
 class Client:
     """Calls operations by name, as their documents describe them."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url, token):
         self.url, self._pool = url, urllib3.PoolManager(retries=False)
         given = json.dumps({"api_address": url, "api_key": token}).encode()
         self.api_token = base64.b64encode(given).decode()
@@ -25,9 +23,7 @@ class Client:
             access = self.ok("exchangeApiToken")["accessToken"]
             self.headers = {"Authorization": f"Bearer {access}"}
 
-    def call(
-        self, name: str, body: Any = None, further: Mapping[str, str] | None = None, **query: Any
-    ) -> tuple[int, Any]:
+    def call(self, name, body=None, further=None, **query):
         """Return status and answer of an operation; further headers may be sent along."""
         operation, headers = BY_NAME[name], {**self.headers, **(further or {})}
         if body is not None and not isinstance(body, bytes):
@@ -45,27 +41,26 @@ class Client:
         except ValueError:
             return found.status, found.data
 
-    def ok(self, name: str, body: Any = None, **query: Any) -> Any:
+    def ok(self, name, body=None, **query):
         """Return the answer of an operation that has to succeed."""
         status, found = self.call(name, body, **query)
         assert status == 200, (name, status, found)
         return found
 
-    def new_run(self, project: str, **more: Any) -> dict[str, Any]:
+    def new_run(self, project, **more):
         given = {"projectIdentifier": project, "type": "run", **more}
-        found: dict[str, Any] = self.ok("createExperiment", given)
-        return found
+        return self.ok("createExperiment", given)
 
-    def new_model(self, project: str, key: str) -> dict[str, Any]:
+    def new_model(self, project, key):
         return self.new_run(project, type="model", key=key)
 
-    def new_version(self, project: str, model: dict[str, Any]) -> dict[str, Any]:
+    def new_version(self, project, model):
         return self.new_run(project, type="modelVersion", parentId=model["id"])
 
-    def do(self, run: dict[str, Any], *operations: dict[str, Any]) -> list[str]:
+    def do(self, run, *operations):
         found = self.ok("executeOperations", list(operations), experimentId=run["id"])
         return [each["errorDescription"] for each in found]
 
-    def shown(self, run: dict[str, Any]) -> dict[str, Any]:
+    def shown(self, run):
         found = self.ok("getExperimentAttributes", experimentId=run["id"])["attributes"]
         return {each["name"]: each[f"{each['type']}Properties"] for each in found}

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,23 +41,21 @@ SCHEMA = pa.schema(
 CREATED = datetime(2026, 1, 2, 3, 4, 5, 678000, timezone.utc)
 MODIFIED = datetime(2026, 1, 3, 0, 0, 0, 0, timezone.utc)
 
-Row = dict[str, Any]
 
-
-def part_name(text: str) -> str:
+def part_name(text):
     """Return a name as the exporter writes it into paths."""
     clean = "".join(c if c.isalnum() or c in "_-" else "_" for c in text)
     return f"{clean}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def value(path: str, kind: str, given: Any) -> Row:
+def value(path, kind, given):
     column = {"string_set": "string_set_value"}.get(kind, f"{kind}_value")
     if kind in ("file", "file_set", "artifact"):
         column, given = "file_value", {"path": given}
     return {"attribute_path": path, "attribute_type": kind, column: given}
 
 
-def point(path: str, step: float | str, given: Any, at: datetime | None = CREATED) -> Row:
+def point(path, step, given, at=CREATED):
     """Return a row with one point of a series."""
     kind, column = "float_series", "float_value"
     if isinstance(given, str):
@@ -72,7 +67,7 @@ def point(path: str, step: float | str, given: Any, at: datetime | None = CREATE
     return {**row, "step": Decimal(str(step)), "timestamp": at}
 
 
-def system(run: str, **more: Any) -> list[Row]:
+def system(run, **more):
     """Return the rows below ``sys/`` of a run of client 1.x."""
     kinds = {bool: "bool", int: "int", float: "float", str: "string", datetime: "datetime"}
     facts = {"id": run, "owner": "alice", "creation_time": CREATED, "modification_time": MODIFIED}
@@ -81,14 +76,12 @@ def system(run: str, **more: Any) -> list[Row]:
     return [*rows, value("sys/tags", "string_set", ["b", "a"])]
 
 
-def batch(project: str, run: str, rows: Sequence[Row]) -> pa.RecordBatch:
+def batch(project, run, rows):
     same = {"project_id": project, "run_id": run}
     return pa.RecordBatch.from_pylist([{**same, **row} for row in rows], schema=SCHEMA)
 
 
-def write_run(
-    exports: Path, project: str, run: str, *parts: Sequence[Sequence[Row]], data: str = "data"
-) -> list[Path]:
+def write_run(exports, project, run, *parts, data="data"):
     """Write a run: a file for each part, a row group for each batch in it."""
     folder = exports / data / part_name(project)
     folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +94,7 @@ def write_run(
     return paths
 
 
-def files_of(exports: Path, project: str) -> Path:
+def files_of(exports, project):
     """Return the folder to which the paths of files lead, made if it is not there."""
     folder = exports / "files" / part_name(project)
     folder.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from seamark.neptune.server.answers import BY_NAME
 from seamark.neptune.server.reading import hash_of
@@ -57,11 +56,11 @@ class Place(NamedTuple):
     model: str
 
     @property
-    def workspace(self) -> str:
+    def workspace(self):
         return self.project.partition("/")[0]
 
 
-SAME: dict[str, Any] = {
+SAME = {
     "userId": "lonely", "serviceAccountId": "spare", "subPath": "a.bin", "totalLength": 5,
     "uploadPartIdx": 0, "ext": "bin", "index": 0, "limit": 10, "offset": 0, "size": 1,
     "reset": "False", "path": "", "search": "", "type[]": "run", "alpha": "true",
@@ -70,7 +69,7 @@ SAME: dict[str, Any] = {
     "state[]": "running", "owner[]": "admin", "tags[]": "t", "tagsMode": "and",
     "minRunningTimeSeconds": 0,
 }  # fmt: skip
-QUERY: dict[str, Callable[[str, Place], Any]] = {
+QUERY = {
     **{name: (lambda *_, value=value: value) for name, value in SAME.items()},
     "projectIdentifier": lambda _, at: at.project,
     "organizationIdentifier": lambda _, at: at.workspace,
@@ -84,7 +83,7 @@ QUERY: dict[str, Callable[[str, Place], Any]] = {
     "parentIdentifier": lambda _, at: at.project,
 }
 """Values of parameters, by name: of an operation and a place."""
-BODY: dict[str, Callable[[Place], Any]] = {
+BODY = {
     "projectToCreate": lambda at: {
         "organizationId": at.workspace,
         "name": "made",
@@ -116,9 +115,9 @@ BODY: dict[str, Callable[[Place], Any]] = {
 """Bodies by the name that the documents have for them."""
 
 
-def good(name: str, at: Place) -> tuple[Any, dict[str, Any]]:
+def good(name, at):
     """Return body and query of a request that is answered to those who may."""
-    body: Any = None
+    body = None
     query = {}
     for parameter in BY_NAME[name].parameters.split():
         if parameter.startswith("@"):
@@ -132,15 +131,14 @@ def good(name: str, at: Place) -> tuple[Any, dict[str, Any]]:
     return body, query
 
 
-def call(client: Any, name: str, at: Place) -> tuple[int, Any]:
+def call(client, name, at):
     """Ask as `good` says; return status and answer."""
     body, query = good(name, at)
     headers = {"X-Range": "bytes=0-4/5"} if name.endswith("Part") else {}
-    found: tuple[int, Any] = client.call(name, body, headers, **query)
-    return found
+    return client.call(name, body, headers, **query)
 
 
-def make(admin: Any, project: str) -> Place:
+def make(admin, project):
     """Make a run that has something of all kinds, with two large files on their way."""
     artifact, run = hash_of([FILE]), admin.new_run(project)
     at = {"projectIdentifier": project}
@@ -160,7 +158,7 @@ def make(admin: Any, project: str) -> Place:
     return Place(project, run["id"], upload, member, artifact, model["id"])
 
 
-def operations(artifact: str) -> list[dict[str, Any]]:
+def operations(artifact):
     return [
         {"path": "v/float", "assignFloat": {"value": 0.5}},
         {"path": "v/int", "assignInt": {"value": 1}},

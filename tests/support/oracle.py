@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 NEVER = (-(1 << 70), b"", -1)
 SERIES = {"points": "float_series", "texts": "string_series", "histograms": "histogram_series"}
 CLEARED = {*SERIES.values(), "file_series", "string_set", "file_set", "statistic"}
 
 
-def expected(journals: list[Any], ends: list[int], attempt: Any = "latest") -> dict[str, Any]:
+def expected(journals, ends, attempt="latest"):
     """Return {path: (family, value)} of what is visible, given how much of each is there."""
     return _Oracle(journals, ends, attempt).visible()
 
 
-def expected_points(
-    journals: list[Any], ends: list[int], path: str, attempt: Any = "latest"
-) -> list[tuple[float, float, int, int]]:
+def expected_points(journals, ends, path, attempt="latest"):
     """Return (step, value, time, attempt) of a float series, in order."""
     return _Oracle(journals, ends, attempt).points(path, "float_series")
 
 
-def expected_records(
-    journals: list[Any], ends: list[int], path: str, family: str, attempt: Any = "latest"
-) -> list[tuple[float, Any, int, int]]:
+def expected_records(journals, ends, path, family, attempt="latest"):
     """Return (step, value, time, attempt) of a series of texts, files or histograms, in order."""
     return _Oracle(journals, ends, attempt).points(path, family)
 
 
 class _Oracle:
-    def __init__(self, journals: list[Any], ends: list[int], attempt: Any) -> None:
-        self.deletes: list[tuple[Any, str]] = []
-        self.clears: list[tuple[Any, str]] = []
-        self.ops: dict[tuple[str, str], list[tuple[Any, str, Any]]] = {}
+    def __init__(self, journals, ends, attempt):
+        self.deletes = []
+        self.clears = []
+        self.ops = {}
         there = [(one, end) for one, end in zip(journals, ends, strict=True) if end >= one.ends[0]]
         for journal, end in there:
             cut = self._cut(journal, [one for one, _ in there], attempt)
@@ -44,7 +39,7 @@ class _Oracle:
                     self._take(journal, said, hidden=hidden)
 
     @staticmethod
-    def _cut(journal: Any, others: list[Any], attempt: Any) -> float:
+    def _cut(journal, others, attempt):
         own = journal.header["attempt"]
         if own is None or attempt == "all":
             return math.inf
@@ -60,11 +55,11 @@ class _Oracle:
         ]
         return min(cuts, default=math.inf)
 
-    def _add(self, path: str, family: str, key: Any, what: str, value: Any) -> None:
+    def _add(self, path, family, key, what, value):
         self.ops.setdefault((path, family), []).append((key, what, value))
 
-    def _take(self, journal: Any, said: Any, *, hidden: bool) -> None:
-        def key(index: int) -> Any:
+    def _take(self, journal, said, *, hidden):
+        def key(index):
             return (said.t, journal.uid, index)
 
         own = -1 if journal.header["attempt"] is None else journal.header["attempt"]
@@ -79,7 +74,7 @@ class _Oracle:
         elif said.what == "op":
             self._take_op(said.value, key, (said.t, own), hidden=hidden)
 
-    def _take_op(self, op: Any, key: Any, stamp: Any, *, hidden: bool) -> None:  # noqa: C901, PLR0912 - a case an op
+    def _take_op(self, op, key, stamp, *, hidden):  # noqa: C901, PLR0912 - a case an op
         name, path = op["op"], op.get("path", "")
         if name == "assign":
             for index, (at, pair) in enumerate(op["atoms"].items()):
@@ -115,15 +110,15 @@ class _Oracle:
 
     # ------------------------------------------------------------------ evaluation
 
-    def _deleted(self, path: str) -> Any:
+    def _deleted(self, path):
         keys = [key for key, at in self.deletes if path == at or path.startswith(at + "/")]
         return max(keys, default=NEVER)
 
-    def _after(self, path: str, family: str) -> Any:
+    def _after(self, path, family):
         cleared = [key for key, at in self.clears if at == path] if family in CLEARED else []
         return max([self._deleted(path), *cleared])
 
-    def points(self, path: str, family: str) -> list[tuple[float, Any, int, int]]:
+    def points(self, path, family):
         after = self._after(path, family)
         found = [
             ((point[1], key), point)
@@ -132,8 +127,8 @@ class _Oracle:
         ]
         return [point[1:] for _, point in sorted(found, key=lambda one: one[0])]
 
-    def visible(self) -> dict[str, Any]:
-        shown: dict[str, tuple[Any, str]] = {}
+    def visible(self):
+        shown = {}
         for (path, family), ops in self.ops.items():
             # a digest belongs to the upload that it completes and is no operation of its own
             alive = [key for key, what, _ in ops if key > self._deleted(path) and what != "digest"]
@@ -141,7 +136,7 @@ class _Oracle:
                 shown[path] = (max(alive), family)
         return {path: (family, self._value(path, family)) for path, (_, family) in shown.items()}
 
-    def _value(self, path: str, family: str) -> Any:
+    def _value(self, path, family):
         after = self._after(path, family)
         ops = sorted((op for op in self.ops[path, family]), key=lambda op: op[0])
         newer = [op for op in ops if op[0] > after]
@@ -153,7 +148,7 @@ class _Oracle:
             return newer[-1][2]
         if family == "statistic":
             return self._statistic([value[1] for _, _, value in newer if not value[0]])
-        found: dict[str, Any] = {}
+        found = {}
         for _, what, value in newer:
             if what == "empty":
                 found = {}
@@ -168,9 +163,9 @@ class _Oracle:
         return set(found) if family == "string_set" else found
 
     @staticmethod
-    def _statistic(ops: list[Any]) -> Any:
+    def _statistic(ops):
         """Merge the newest state of each part, in the order in which these were written."""
-        newest: dict[str, Any] = {}
+        newest = {}
         for op in ops:
             newest.pop(op["part"], None)
             newest[op["part"]] = op
@@ -184,7 +179,7 @@ class _Oracle:
         return kind, found
 
     @staticmethod
-    def _file(ops: list[Any]) -> Any:
+    def _file(ops):
         file, token = [value for _, what, value in ops if what == "set"][-1]
         done = [value[0] for _, what, value in ops if what == "digest" and value[1] == token]
         if done:
@@ -192,7 +187,7 @@ class _Oracle:
         return file if "sha256" in file else {**file, "pending": True}
 
     @staticmethod
-    def _series(family: str, ops: list[Any]) -> Any:
+    def _series(family, ops):
         shown = [((point[1], key), point[2]) for key, _, point in ops if not point[0]]
         points = sorted(shown, key=lambda one: one[0])
         steps = [step for (step, _), _ in points]

@@ -7,23 +7,21 @@ process lives, and would use up, or suffer from, what is meant for the test.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
 
-_others: set[threading.Thread] = set()
+_others = set()
 
 
-def note_others() -> None:
+def note_others():
     """Note which threads there are before a test begins."""
     _others.clear()
     _others.update(threading.enumerate())
     _others.discard(threading.current_thread())
 
 
-def own(fake: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+def own(fake, real):
     """Return what is ``fake`` to the test and its threads, and ``real`` to those from before it."""
 
-    def called(*args: Any, **more: Any) -> Any:
+    def called(*args, **more):
         return (real if threading.current_thread() in _others else fake)(*args, **more)
 
     return called

@@ -14,10 +14,7 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 from page_process import until
 
@@ -47,7 +44,7 @@ _PREFERENCES = {
 }
 
 
-def lacking(name: str) -> str:
+def lacking(name):
     """Return what is missing of what a browser needs; nothing if all is there."""
     if name == "firefox":
         return "" if _firefox() else "no Firefox (Debian: firefox-esr)"
@@ -58,7 +55,7 @@ def lacking(name: str) -> str:
     return f"no {', '.join(gone)}" if gone else ""
 
 
-def _firefox() -> str | None:
+def _firefox():
     return shutil.which("firefox") or shutil.which("firefox-esr")
 
 
@@ -73,26 +70,26 @@ class Engine:
         call: Sends a command of WebDriver and returns its answer.
     """
 
-    def __init__(self, call: Callable[[str, dict[str, Any]], Any]) -> None:
+    def __init__(self, call):
         self.call = call
 
-    def run(self, script: str, *given: Any) -> Any:
+    def run(self, script, *given):
         """Return what a script returns."""
         return self.call("ExecuteScript", {"script": script, "args": list(given)})
 
-    def find(self, path: str) -> str:
+    def find(self, path):
         """Return the element that an XPath names, once it is there."""
 
-        def look() -> str | None:
+        def look():
             found = self.call("FindElements", {"using": "xpath", "value": path})
             return found[0][ELEMENT] if found else None
 
         return str(until(look, 30))
 
-    def click(self, path: str) -> None:
+    def click(self, path):
         """Click on what an XPath names, as soon as nothing lies above it and it stays."""
 
-        def done() -> bool:
+        def done():
             with contextlib.suppress(RefusedError):
                 self.call("ElementClick", {"id": self.find(path)})
                 return True
@@ -100,14 +97,14 @@ class Engine:
 
         until(done, 30)
 
-    def keys(self, text: str) -> None:
+    def keys(self, text):
         """Press keys."""
         pressed = [{"type": f"key{way}", "value": key} for key in text for way in ("Down", "Up")]
         self.call("PerformActions", {"actions": [{"type": "key", "id": "k", "actions": pressed}]})
 
-    def point(self, *places: tuple[float, float], press: bool = False) -> None:
+    def point(self, *places, press=False):
         """Move the mouse from place to place, with its button pressed from the first on."""
-        acts: list[dict[str, Any]] = []
+        acts = []
         for x, y in places:
             acts.append({"type": "pointerMove", "duration": 50, "x": round(x), "y": round(y)})
             if press and len(acts) == 1:
@@ -117,36 +114,36 @@ class Engine:
         mouse = {"type": "pointer", "id": "m", "parameters": {"pointerType": "mouse"}}
         self.call("PerformActions", {"actions": [{**mouse, "actions": acts}]})
 
-    def go(self, address: str) -> None:
+    def go(self, address):
         """Open an address; what is thrown from now on is kept."""
         self.call("Navigate", {"url": "about:blank"})
         self.call("Navigate", {"url": address})
         self.run(WATCH)
 
-    def troubles(self) -> list[str]:
+    def troubles(self):
         """Return what the page did that it should not, since it was opened."""
         return list(self.run("return window.troubles ?? []"))
 
-    def focus(self) -> str:
+    def focus(self):
         """Return the beginning of the element that has the focus."""
         return str(self.run("return document.activeElement.outerHTML.slice(0, 200)"))
 
 
 class _Firefox(Engine):
-    def troubles(self) -> list[str]:
+    def troubles(self):
         self.call("Marionette:SetContext", {"value": "chrome"})
         told = list(self.run(CONSOLE))
         self.call("Marionette:SetContext", {"value": "content"})
         return told + super().troubles()
 
 
-def engine(name: str, folder: Path) -> contextlib.AbstractContextManager[Engine]:
+def engine(name, folder):
     """Start a browser for a block, ``firefox`` or ``webkit``; its files are in a folder."""
     return (_started_firefox if name == "firefox" else _started_webkit)(folder)
 
 
 @contextmanager
-def _process(words: list[str], folder: Path, **more: Any) -> Iterator[None]:
+def _process(words, folder, **more):
     with (folder / "output").open("ab") as out:
         process = subprocess.Popen(words, stdout=out, stderr=out, **more)
         try:
@@ -160,22 +157,20 @@ def _process(words: list[str], folder: Path, **more: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _started_firefox(folder: Path) -> Iterator[Engine]:
+def _started_firefox(folder):
     profile = folder / "profile"
     profile.mkdir()
     lines = [f"user_pref({json.dumps(k)}, {json.dumps(v)});\n" for k, v in _PREFERENCES.items()]
     (profile / "user.js").write_text("".join(lines), encoding="utf-8")
     words = ["--headless", "--marionette", "--remote-allow-system-access", "--no-remote"]
     size = ["--width", "1280", "--height", "900"]
-    program = _firefox()
-    assert program is not None
-    with _process([program, *words, *size, "--profile", str(profile)], folder):
+    with _process([_firefox(), *words, *size, "--profile", str(profile)], folder):
         active = profile / "MarionetteActivePort"
         port = int(until(lambda: active.exists() and active.read_text(encoding="utf-8"), 60))
         with socket.create_connection(("127.0.0.1", port), 60) as connection:
             stream = connection.makefile("rb")
 
-            def receive() -> Any:
+            def receive():
                 length = b""
                 while (one := stream.read(1)) != b":":
                     assert one, "Firefox has gone"
@@ -184,7 +179,7 @@ def _started_firefox(folder: Path) -> Iterator[Engine]:
 
             receive()  # it says who it is
 
-            def call(command: str, given: dict[str, Any]) -> Any:
+            def call(command, given):
                 full = command if ":" in command else f"WebDriver:{command}"
                 text = json.dumps([0, 1, full, given]).encode()
                 connection.sendall(b"%d:%s" % (len(text), text))
@@ -208,7 +203,7 @@ _PLACES = {
 
 
 @contextmanager
-def _started_webkit(folder: Path) -> Iterator[Engine]:
+def _started_webkit(folder):
     with contextlib.ExitStack() as stack:
         # Of a language that is none, such as C, its Intl makes nothing.
         environment = {**os.environ, "LANG": "en_US.UTF-8", "LANGUAGE": "en_US", "LC_ALL": ""}
@@ -227,7 +222,7 @@ def _started_webkit(folder: Path) -> Iterator[Engine]:
         stack.enter_context(_process(words, folder, env=environment))
         base = f"http://127.0.0.1:{port}/session"
 
-        def send(place: str, given: dict[str, Any] | None) -> Any:
+        def send(place, given):
             data = None if given is None else json.dumps(given).encode()
             method = "DELETE" if given is None else "POST"
             asked = urllib.request.Request(f"{base}{place}", data, method=method)
@@ -237,13 +232,13 @@ def _started_webkit(folder: Path) -> Iterator[Engine]:
             except urllib.error.HTTPError as error:
                 raise RefusedError(error.read().decode()) from error
 
-        def begin() -> Any:
+        def begin():
             with contextlib.suppress(ConnectionError, urllib.error.URLError):
                 return send("", {"capabilities": {"alwaysMatch": {}}})
 
         session = until(begin, 60)["sessionId"]
 
-        def call(command: str, given: dict[str, Any]) -> Any:
+        def call(command, given):
             place = _PLACES[command].format(id=given.get("id", ""))
             return send(f"/{session}/{place}", given)
 

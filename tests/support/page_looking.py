@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from page_process import until
 
@@ -46,40 +44,40 @@ INK = """
 """Those of some places of a chart without colour near them; y null: ticks above its foot."""
 
 
-def expect(*given: Any) -> Any:
+def expect(*given):
     """Return Playwright's assertions; the sessions that leave out these tests lack its module."""
     from playwright.sync_api import expect
 
     return expect(*given)
 
 
-def rows(tab: Any) -> Any:
+def rows(tab):
     return tab.locator("table.runs tbody tr")
 
 
-def head(tab: Any, name: str) -> Any:
+def head(tab, name):
     return tab.get_by_role("columnheader", name=name, exact=True)
 
 
-def address(page: Any, asked: str = "") -> str:
+def address(page, asked=""):
     """Return the address of a page, without its token."""
     return f"http://127.0.0.1:{page.port}/{asked}"
 
 
-def opening(page: Any, asked: str = "") -> str:
+def opening(page, asked=""):
     """Return the address that opens a page, with its token."""
     return f"{address(page, asked)}#token={page.token}"
 
 
-def chart(tab: Any, path: str) -> Any:
+def chart(tab, path):
     return tab.locator(f'.chart[data-paths="{path}"]')
 
 
-def plotted(tab: Any, path: str, fits: Callable[[Any], Any] = bool) -> Any:
+def plotted(tab, path, fits=bool):
     """Return what the uPlot of a chart holds, once it is drawn and is what is asked."""
     place = chart(tab, path)
 
-    def look() -> Any:
+    def look():
         # It is drawn in view, out of which what comes above it may move it again.
         tab.locator(f'[data-label="{path}"]').scroll_into_view_if_needed()
         found = place.count() and place.evaluate(PLOT)
@@ -88,7 +86,7 @@ def plotted(tab: Any, path: str, fits: Callable[[Any], Any] = bool) -> Any:
     return until(look)
 
 
-def zoomed(tab: Any, path: str, low: float, high: float) -> Any:
+def zoomed(tab, path, low, high):
     """Drag over a part of a chart, as a person zooms, and return what it holds then."""
     before = plotted(tab, path)
     box = chart(tab, path).locator(".u-over").bounding_box()
@@ -101,7 +99,7 @@ def zoomed(tab: Any, path: str, low: float, high: float) -> Any:
     return plotted(tab, path, lambda found: found["x"] != before["x"])
 
 
-def findings(tab: Any) -> list[tuple[str, Any, str]]:
+def findings(tab):
     """Return what axe finds against WCAG 2.2 AA: its rule, and where."""
     tab.evaluate(_AXE.read_text(encoding="utf-8"))
     found = tab.evaluate(

@@ -6,67 +6,50 @@ import http.client
 import json
 import os
 import re
-import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from said_process import start_saying
+from said_process import Saying, ending, reached, start_saying
+from server_waits import until
+
+__all__ = ["RunningPage", "ask", "page_environment", "running_page", "until"]
 
 SOURCE = Path(__file__).parents[2] / "src"
 _OPEN = re.compile(r"http://(127\.0\.0\.1):(\d+)/(?:#token=(\S+))?")
 
 
-Answered = tuple[int, dict[str, str], bytes]
-
-
 @dataclass
-class RunningPage:
-    """A page that runs.
-
-    Attributes:
-        port: Where it answers.
-        token: What it wants to be shown; empty if it wants nothing.
-        process: The one that answers.
-        lines: What it has printed.
-    """
+class RunningPage(Saying):
+    """A page that runs; the token is empty if it wants none, the lines are what it printed."""
 
     port: int
     token: str
     process: subprocess.Popen[str]
     lines: list[str]
 
-    def ask(self, method: str, path: str, *, known: bool = False, **headers: str) -> Answered:
+    def ask(self, method, path, *, known=False, **headers):
         """Return status, headers and body of an answer, to somebody who knows the token or not."""
         if known:
             headers["X-Seamark-Token"] = self.token
         return ask(self.port, method, path, headers)
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self):
         """Return what it says of itself to who has the token."""
         return json.loads(self.ask("GET", "/api/v1/", known=True)[2])
 
-    def settle(self) -> None:
+    def settle(self):
         """Wait until all runs of its first folder have been read."""
 
-        def has_read() -> bool:
+        def has_read():
             told = self.ask("POST", "/r0/api/v1/read/changes", known=True)[1]
             return "seamark-looked" in told and not int(told.get("seamark-left", 0))
 
         until(has_read)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal and return the exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        return self.process.wait(60)
 
-
-def ask(port: int, method: str, path: str, headers: Mapping[str, str] | None = None) -> Answered:
+def ask(port, method, path, headers=None):
     """Return status, headers and body of an answer at a port of this machine."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
@@ -78,7 +61,7 @@ def ask(port: int, method: str, path: str, headers: Mapping[str, str] | None = N
         connection.close()
 
 
-def page_environment(**more: str) -> dict[str, str]:
+def page_environment(**more):
     """Return the environment of a page: no screen, no ssh, and this source."""
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
     gone = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "JUPYTERHUB_SERVICE_PREFIX")
@@ -87,14 +70,8 @@ def page_environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_page(*words: object, humble: bool = False, **more: str) -> Iterator[RunningPage]:
-    """Run ``seamark ui`` for a block, once it has said that it answers; kill it if it does not end.
-
-    Args:
-        *words: Of the command; without ``--port`` it takes any port.
-        humble: Without root's right to read everything.
-        **more: Further variables of its environment.
-    """
+def running_page(*words, humble=False, **more):
+    """Run ``seamark ui`` for a block, with more variables; without ``--port`` it takes any."""
     given = [str(word) for word in words]
     if "--port" not in given:
         given += ["--port", "0"]
@@ -102,22 +79,6 @@ def running_page(*words: object, humble: bool = False, **more: str) -> Iterator[
     process, lines = start_saying(
         "ui", *given, env=environment, stdin=subprocess.DEVNULL, humble=humble
     )
-    try:
-        found = _OPEN.search("\n".join(lines))
-        assert found is not None, f"the page did not start: {lines}"
-        page = RunningPage(int(found[2]), found[3] or "", process, lines)
+    found = reached(_OPEN, process, lines)
+    with ending(RunningPage(int(found[2]), found[3] or "", process, lines)) as page:
         yield page
-        page.stop()
-    finally:
-        process.kill()
-        process.wait(30)
-        process.stdout.close()
-
-
-def until(holds: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """Wait until something holds and return it; fail after so many seconds."""
-    end = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-    return found

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
-from typing import Any
 
 from page_process import page_environment
 from recording import QUIET
@@ -38,18 +37,18 @@ SEEDS = 5
 SWEEP = 210
 
 
-def environment(home: dict[str, str]) -> dict[str, str]:
+def environment(home):
     """Return the environment in which this file is started, of somebody with a home."""
     given = page_environment(**home)
     return {**given, "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{given['PYTHONPATH']}"}
 
 
-def begin(root: str, project: str, name: str, **given: Any) -> Any:
+def begin(root, project, name, **given):
     """Begin a run; its id is its name where that may be one."""
     return seamark.init_run(project, name=name, root=root, **{**QUIET, **given})
 
 
-def spiky(length: int = LONG, seed: int = 7) -> tuple[list[float], list[int], list[int]]:
+def spiky(length=LONG, seed=7):
     """Return a series, the steps at which it has a spike, and those at which it is NaN."""
     draw = random.Random(seed)  # the same numbers each time
     chosen = draw.sample(range(length), 2 * SPIKES)
@@ -62,10 +61,10 @@ def spiky(length: int = LONG, seed: int = 7) -> tuple[list[float], list[int], li
     return values, spikes, holes
 
 
-def png(*colour: int, side: int = 24) -> bytes:
+def png(*colour, side=24):
     """Return a picture of one colour."""
 
-    def chunk(kind: bytes, data: bytes) -> bytes:
+    def chunk(kind, data):
         whole = kind + data
         return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
 
@@ -74,7 +73,7 @@ def png(*colour: int, side: int = 24) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
-def record_main(root: str) -> None:
+def record_main(root):
     """Record a project with a run of each kind, one of many runs, and one for the box."""
     resumed(root)
     record_heron(root)
@@ -86,7 +85,7 @@ def record_main(root: str) -> None:
     record_box(root)
 
 
-def resumed(root: str) -> None:
+def resumed(root):
     """A run of two attempts, the second from step 4,000: 412 points of the first are replaced."""
     first = begin(root, "vision/digits", "quick-otter", custom_run_id="otter", tags=["best"])
     first["parameters"] = {"lr": 0.01, "layers": 3, "optimizer": "Adam"}
@@ -107,7 +106,7 @@ def resumed(root: str) -> None:
     second.stop()
 
 
-def record_heron(root: str) -> None:
+def record_heron(root):
     """A run with everything: a long series, one of epochs, pictures, a log, a checkpoint."""
     values, _, _ = spiky()
     with begin(root, "vision/digits", "calm-heron", custom_run_id="heron", tags=["old"]) as run:
@@ -128,7 +127,7 @@ def record_heron(root: str) -> None:
         )
 
 
-def crashed(root: str) -> None:
+def crashed(root):
     """A run whose training raised."""
     run = begin(root, "vision/digits", "sad-crab", custom_run_id="crab")
     run["parameters"] = {"lr": 1.0, "layers": 2, "optimizer": "SGD"}
@@ -137,7 +136,7 @@ def crashed(root: str) -> None:
         float("the loss is <i>not</i> finite")
 
 
-def ranked(root: str) -> None:
+def ranked(root):
     """A run of two ranks, the second slower."""
     code = f"""
 import sys, seamark
@@ -155,7 +154,7 @@ with seamark.init_run("vision/digits", name="twin-ranks", root=sys.argv[1], cust
         )
 
 
-def hostile(root: str) -> None:
+def hostile(root):
     """Runs whose names, values and files would be elements or code if they were taken for that."""
     with begin(root, "vision/digits", HOSTILE, custom_run_id="hostile", tags=[HOSTILE]) as run:
         run["sys/description"] = HOSTILE
@@ -175,7 +174,7 @@ def hostile(root: str) -> None:
         run["train/loss"].append(2.0)
 
 
-def damaged(root: str) -> None:
+def damaged(root):
     """One run with a byte that the disk turned, and one whose last write was cut."""
     for name in ("bad-disk", "torn-tail"):
         with begin(root, "vision/digits", name, custom_run_id=name) as run:
@@ -192,7 +191,7 @@ def damaged(root: str) -> None:
         path.write_bytes(data)
 
 
-def record_hurt(root: str) -> None:
+def record_hurt(root):
     """Record runs that are damaged, and others beside them."""
     damaged(root)
     for name in ("closed-book", "shut-door", "quiet-hare"):
@@ -201,7 +200,7 @@ def record_hurt(root: str) -> None:
                 run.log_metrics({"train/loss": 1 / (1 + step)}, step=step)
 
 
-def record_sweep(root: str, count: int = SWEEP) -> None:
+def record_sweep(root, count=SWEEP):
     """Record a project of many small runs, more than a page of the table."""
     for number in range(count):
         with begin(root, "sweep", f"sweep-{number:03}", custom_run_id=f"s{number:03}") as run:
@@ -210,7 +209,7 @@ def record_sweep(root: str, count: int = SWEEP) -> None:
                 run.log_metrics({"val/loss": number + 1 / (1 + step)}, step=step)
 
 
-def record_extremes(root: str) -> None:
+def record_extremes(root):
     """Record a run of numbers that few axes have room for."""
     with begin(root, "extremes", "beyond", custom_run_id="beyond") as run:
         for step in range(20):
@@ -218,7 +217,7 @@ def record_extremes(root: str) -> None:
             run.log_metrics({**far, "both": 1e300 if step % 2 else 1e-300}, step=step)
 
 
-def record_box(root: str) -> None:
+def record_box(root):
     """Record runs whose paths have the same ends, and whose names look like queries."""
     for number in range(12):
         name = f"resnet-{number:02} Base" if number % 2 else f"vgg-{number:02}"
@@ -234,7 +233,7 @@ def record_box(root: str) -> None:
         float("not a number")
 
 
-def record_saved(root: str) -> None:
+def record_saved(root):
     """Record four runs of ten series each, with holes, and with names that would be code."""
     names = [
         "]]></style><script>document.title='owned'</script>",
@@ -255,7 +254,7 @@ def record_saved(root: str) -> None:
                 run.log_metrics({"<b>]]>&amp;": value}, step=step)
 
 
-def record_compared(root: str) -> None:
+def record_compared(root):
     """Record runs to compare: two of the same, two with other code and pictures, and twelve."""
     for number in range(2):
         with seamark.init_run("same", name=f"same-{number}", root=root) as run:
@@ -285,7 +284,7 @@ def record_compared(root: str) -> None:
                 run.log_metrics(values, step=step)
 
 
-def record_sixty(root: str) -> None:
+def record_sixty(root):
     """Record sixty runs of three thousand metrics, two of which have long files."""
     for number in range(60):
         with begin(root, "sixty", f"run-{number:02}", custom_run_id=f"r{number:02}") as run:
@@ -298,7 +297,7 @@ def record_sixty(root: str) -> None:
                 run["large"].upload(File.from_content(f"{number}" * 5_000_000, extension="txt"))
 
 
-def record_pictures(root: str) -> None:
+def record_pictures(root):
     """Record a small sweep that looks like one, for the pictures of the documents."""
     names = ["quick-otter", "calm-heron", "brave-lynx", "shy-swan", "bold-ibis", "warm-crow"]
     names += ["pale-moth", "keen-newt"]
@@ -333,24 +332,24 @@ def record_pictures(root: str) -> None:
     ranked(root)
 
 
-def record_few(root: str) -> None:
+def record_few(root):
     """Record three runs, to be edited."""
     record_sweep(root, 3)
 
 
-def record_wide(root: str, name: str = "wide", count: int = 1_000) -> None:
+def record_wide(root, name="wide", count=1_000):
     """Record one run with a thousand series."""
     with begin(root, name, name, custom_run_id=name) as run:
         for step in range(3):
             run.log_metrics({f"part{n // 100}/m{n:04}": n + step for n in range(count)}, step=step)
 
 
-def record_thousands(root: str) -> None:
+def record_thousands(root):
     """Record one run with three thousand series."""
     record_wide(root, "thousands", 3_000)
 
 
-def record_live(root: str) -> None:
+def record_live(root):
     """Log a step for each line that is read, until the input ends."""
     with begin(root, "live", "live", custom_run_id="live") as run:
         run.log_metrics({"train/loss": 1.0}, step=0)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 from recording import QUIET
@@ -31,48 +28,46 @@ HTML = b"<script>top.document.title = 'owned'</script>"
 class Watching:
     """Folds where it is told to, in the place of the thread that does so by itself."""
 
-    def __init__(self, *roots: Path) -> None:
+    def __init__(self, *roots):
         self.roots = roots
         self.looked_ns = 0
-        self.drawn: list[tuple[str, str]] = []
+        self.drawn = []
         self.asks = 0
 
-    def look(self) -> None:
+    def look(self):
         for root in self.roots:
             with Index.open(root) as index:
                 index.refresh()
         self.looked_ns = 12345
 
-    def note_request(self) -> None:
+    def note_request(self):
         self.asks += 1
 
-    def looked(self, root: int) -> Looked:
-        del root
+    def looked(self, root):
         return Looked(self.looked_ns, left=0 if self.looked_ns else 7)
 
-    def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
-        del root
+    def shown(self, root, refs):
         self.drawn += refs
 
-    def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
+    def look_now(self, root, refs=()):
         with Index.open(self.roots[root]) as index:
             for project, run in refs:
                 index.refresh(project, run)
 
-    def rebuild(self, root: int) -> None:
+    def rebuild(self, root):
         with Index.open(self.roots[root]) as index:
             index.rebuild()
 
 
 class Clock:
-    def __init__(self) -> None:
+    def __init__(self):
         self.ns = 1_800_000_000 * 10**9
 
-    def __call__(self) -> int:
+    def __call__(self):
         return self.ns
 
 
-def client_of(url: str, token: str = "", **headers: str) -> httpx.Client:
+def client_of(url, token="", **headers):
     """Return a client; nothing is encrypted here, and to read certificates takes long."""
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -80,7 +75,7 @@ def client_of(url: str, token: str = "", **headers: str) -> httpx.Client:
 
 
 @contextlib.contextmanager
-def page(*roots: Path, look: bool = True, **given: Any) -> Iterator[Any]:
+def page(*roots, look=True, **given):
     """Serve the page of some roots; `stranger` asks without a token, `client` with it."""
     watch = Watching(*roots)
     if look:
@@ -94,9 +89,7 @@ def page(*roots: Path, look: bool = True, **given: Any) -> Iterator[Any]:
         )
 
 
-def read(
-    client: httpx.Client, base: str, verb: str, *, of: Any = None, headers: Any = None, **asked: Any
-) -> Any:
+def read(client, base, verb, *, of=None, headers=None, **asked):
     """Return the answer to a question: of a type, or as JSON has it."""
     accepted = {} if of is None else {"Accept": "application/msgpack"}
     answer = client.post(f"{base}read/{verb}", json=asked, headers=accepted | (headers or {}))
@@ -104,7 +97,7 @@ def read(
     return answer.json()["answer"] if of is None else unpack(answer.content, Answer[of]).answer
 
 
-def record(root: Path, remote: str | None = None, token: str | None = None) -> dict[str, str]:
+def record(root, remote=None, token=None):
     more = {"root": str(root), **QUIET}
     if remote is not None:
         more |= {"remote": remote, "api_token": token, "mode": "online"}

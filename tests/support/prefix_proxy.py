@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -15,7 +14,7 @@ _HOPS = frozenset(("connection", "keep-alive", "transfer-encoding", "host"))
 
 
 @contextmanager
-def prefixed(port: int) -> Iterator[str]:
+def prefixed(port):
     """Proxy a server of this machine for a block; yields the address below which it is.
 
     ``/frame`` is a page with a frame, which shows what its query names.
@@ -24,10 +23,10 @@ def prefixed(port: int) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def log_message(self, *given: object) -> None:
+        def log_message(self, *given):
             """Say nothing."""
 
-        def answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        def answer(self, status, headers, body):
             self.send_response_only(status)
             for name, value in headers:
                 if name.lower() not in _HOPS | {"content-length"}:
@@ -37,7 +36,7 @@ def prefixed(port: int) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def pass_on(self) -> None:
+        def pass_on(self):
             if self.path.startswith("/frame?"):
                 frame = f'<!doctype html><title>f</title><iframe src="{self.path[7:]}"></iframe>'
                 self.answer(200, [("Content-Type", "text/html")], frame.encode())

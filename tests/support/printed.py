@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
-from typing import Any
 
 from journals import Kind, journals
 
 
-def points(root: Path, run: str | None = None) -> dict[str, list[str]]:
+def points(root, run=None):
     """Return the texts of each string series by path, of the run with this id or of all runs."""
-    found: dict[str, list[str]] = defaultdict(list)
+    found = defaultdict(list)
     for kind, record in _records(root, run):
         if kind == Kind.TEXT:
             found[record["path"]] += [text for _, text, _ in record["points"]]
     return dict(found)
 
 
-def printed(root: Path) -> dict[str, str]:
+def printed(root):
     """Return what was recorded at ``stdout`` and ``stderr``, by these names; of one process."""
     found = {path.rpartition("/")[2]: "".join(texts) for path, texts in points(root).items()}
     return {name: text for name, text in found.items() if name in {"stdout", "stderr"}}
 
 
-def in_order(root: Path) -> list[tuple[str, str]]:
+def in_order(root):
     """Return the points of all series by the time at which they were recorded, with their names."""
     return [
         (record["path"].rpartition("/")[2], text)
@@ -34,9 +32,9 @@ def in_order(root: Path) -> list[tuple[str, str]]:
     ]
 
 
-def left_out(root: Path) -> dict[str, list[int]]:
+def left_out(root):
     """Return the numbers of bytes that were left out, by name, as they were told."""
-    found: dict[str, list[int]] = defaultdict(list)
+    found = defaultdict(list)
     for kind, record in _records(root):
         if kind == Kind.OP and record["op"] == "assign":
             for path, (_, value) in record["atoms"].items():
@@ -45,7 +43,7 @@ def left_out(root: Path) -> dict[str, list[int]]:
     return dict(found)
 
 
-def _records(root: Path, run: str | None = None) -> list[tuple[int, Any]]:
+def _records(root, run=None):
     """Return texts and ops in the order of their times: a run that rested has several journals."""
     found = []
     for folder in sorted(one.parent for one in root.glob("**/journal")):

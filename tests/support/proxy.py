@@ -7,7 +7,6 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 
@@ -45,34 +44,32 @@ class Proxy:
         down: While true, connections are refused, and those that are open are cut.
     """
 
-    def __init__(
-        self, to: tuple[str, int], trouble: Callable[[int], Trouble | None] | None = None
-    ) -> None:
+    def __init__(self, to, trouble=None):
         self.to = to
         self.trouble = trouble or (lambda _: None)
         self.down = False
         self.count = 0
         self._ended = threading.Event()
-        self._open: set[socket.socket] = set()
+        self._open = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = self._listener.getsockname()
         self._thread = threading.Thread(target=self._accept, name="proxy", daemon=True)
         self._thread.start()
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.address[1]}"
 
-    def go_down(self) -> None:
+    def go_down(self):
         """Refuse everything from now on, and cut what is open."""
         self.down = True
         for each in list(self._open):
             _reset(each)
 
-    def come_back(self) -> None:
+    def come_back(self):
         self.down = False
 
-    def close(self) -> None:
+    def close(self):
         self._ended.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for a client
@@ -80,7 +77,7 @@ class Proxy:
         self.go_down()
         self._thread.join(5)
 
-    def _accept(self) -> None:
+    def _accept(self):
         while not self._ended.is_set():
             try:
                 client, _ = self._listener.accept()
@@ -93,7 +90,7 @@ class Proxy:
             trouble = self.trouble(number) or Trouble()
             threading.Thread(target=self._pass, args=(client, trouble), daemon=True).start()
 
-    def _pass(self, client: socket.socket, trouble: Trouble) -> None:
+    def _pass(self, client, trouble):
         try:
             server = socket.create_connection(self.to, 60)
         except OSError:
@@ -110,7 +107,7 @@ class Proxy:
                 with contextlib.suppress(OSError):
                     each.close()
 
-    def _copy(self, client: socket.socket, server: socket.socket, trouble: Trouble) -> None:
+    def _copy(self, client, server, trouble):
         """Pass on what either side says until one of them ends, or the trouble comes."""
         left = {client: trouble.after_sent, server: trouble.after_answered}
         while not self._ended.is_set():
@@ -135,7 +132,7 @@ class Proxy:
                     return
 
 
-def _reset(sock: socket.socket) -> None:
+def _reset(sock):
     """Close with RST: whoever reads at the other end gets ECONNRESET."""
     with contextlib.suppress(OSError):
         linger = b"\x01\0\0\0\0\0\0\0"
@@ -146,9 +143,7 @@ def _reset(sock: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def proxied(
-    to: tuple[str, int], trouble: Callable[[int], Trouble | None] | None = None
-) -> Iterator[Proxy]:
+def proxied(to, trouble=None):
     proxy = Proxy(to, trouble)
     try:
         yield proxy

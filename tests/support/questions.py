@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
 
-
-def of_run(file: str, prefix: str = "") -> dict[str, dict[str, Any]]:
-    """Return the arguments of each read of one run, beside its project and id.
-
-    Args:
-        file: Name of one of its journals.
-        prefix: What its paths begin with.
-    """
+def of_run(file, prefix=""):
+    """Return the arguments of each read of one run, beside its project and id."""
     loss, lr, text = (f"{prefix}{name}" for name in ("loss", "lr", "text"))
     lines = {"file": file, "paths": [text]}
     plain = ("attributes", "facts", "families", "journals", "opening", "overview", "ranks")
@@ -32,7 +25,7 @@ def of_run(file: str, prefix: str = "") -> dict[str, dict[str, Any]]:
     }
 
 
-def of_many(project: str, run: str, prefix: str = "") -> dict[str, dict[str, Any]]:
+def of_many(project, run, prefix=""):
     """Return the arguments of each read of many runs; where some are named, of one."""
     loss, lr = f"{prefix}loss", f"{prefix}lr"
     refs = {"refs": [[project, run]]}

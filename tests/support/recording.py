@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-NOTHING: dict[str, bool] = dict.fromkeys(("git", "script", "packages", "host", "signals"), False)
+NOTHING = dict.fromkeys(("git", "script", "packages", "host", "signals"), False)
 """The option ``capture`` with which it captures nothing."""
-QUIET: Any = {
+QUIET = {
     "capture": NOTHING,
     **{f"capture_{what}": False for what in ("traceback", "hardware_metrics", "stderr", "stdout")},
 }

@@ -10,40 +10,31 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from seamark.remote.http.sender import HttpRemote
-
-if TYPE_CHECKING:
-    from seamark.remote.http.connection import Connection
-    from seamark.remote.protocol import RunKey, Sent
 
 
 class Said:
     """A file of answers, in the order in which they came.
 
-    Args:
-        path: Of the file; each line is written by one call, so that a killed process leaves none
-            that is cut.
+    Each line is written by one call, so that a killed process leaves none that is cut.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def note(self, *words: Any) -> None:
+    def note(self, *words):
         os.write(self._fd, json.dumps(words).encode() + b"\n")
 
-    def close(self) -> None:
+    def close(self):
         os.close(self._fd)
 
-    def judge(self) -> tuple[int, list[str]]:
+    def judge(self):
         """Return how many batches were acknowledged, and every answer that took one back."""
         count, lost = 0, []
-        most: dict[str, dict[str, int]] = {}
-        asked: dict[str, dict[str, int]] = {}
+        most = {}
+        asked = {}
         for line in self.path.read_text().splitlines():
             what, run, *rest = json.loads(line)
             of_run = most.setdefault(run, {})
@@ -66,11 +57,11 @@ class Said:
 class Heard(HttpRemote):
     """A server as a remote, all of whose answers are noted."""
 
-    def __init__(self, connection: Connection, said: Said) -> None:
+    def __init__(self, connection, said):
         super().__init__(connection)
         self._said = said
 
-    def journals(self, run: RunKey) -> Mapping[str, int]:
+    def journals(self, run):
         """See `HttpRemote.journals`; what was acknowledged before this is asked must be there."""
         number = secrets.token_hex(8)
         self._said.note("asks", _name(run), number)
@@ -78,18 +69,18 @@ class Heard(HttpRemote):
         self._said.note("knows", _name(run), number, dict(known))
         return known
 
-    def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
+    def send(self, run, journal, offset, data):
         return self._noted(run, journal, super().send(run, journal, offset, data))
 
-    def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
+    def send_gap(self, run, journal, offset, length):
         return self._noted(run, journal, super().send_gap(run, journal, offset, length))
 
-    def _noted(self, run: RunKey, journal: str, sent: Sent) -> Sent:
+    def _noted(self, run, journal, sent):
         self._said.note("kept", _name(run), journal, sent.offset)
         return sent
 
 
-def hear_all(path: Path) -> None:
+def hear_all(path):
     """Have every remote that this process opens from now on noted in a file."""
     import seamark.remote.http.sender as module
 
@@ -97,5 +88,5 @@ def hear_all(path: Path) -> None:
     module.HttpRemote = lambda connection: Heard(connection, said)
 
 
-def _name(run: RunKey) -> str:
+def _name(run):
     return f"{run.project}/{run.run}"

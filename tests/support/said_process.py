@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
 
 _LIBC = ctypes.CDLL(None)
 _PR_CAPBSET_DROP = 24
 _CAP_DAC = (1, 2)
 
 
-def be_humble() -> None:
+def be_humble():
     """Give up root's right to read and write whatever there is, before a program is started."""
     for one in _CAP_DAC:
         _LIBC.prctl(_PR_CAPBSET_DROP, one, 0, 0, 0)  # fails for all but root, who alone needs it
@@ -28,18 +25,15 @@ class Saying:
 
     process: subprocess.Popen[str]
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+    def stop(self, number=signal.SIGTERM):
         """Send a signal and return the exit code, once everything has ended."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(90)
 
 
-_Found = TypeVar("_Found", bound=Saying)
-
-
 @contextmanager
-def ending(found: _Found) -> Iterator[_Found]:
+def ending(found):
     """Stop a command after a block, or kill it if it does not."""
     process = found.process
     try:
@@ -54,7 +48,7 @@ def ending(found: _Found) -> Iterator[_Found]:
             process.stdout.close()
 
 
-def reached(pattern: re.Pattern[str], process: subprocess.Popen[str], lines: list[str]) -> re.Match:
+def reached(pattern, process, lines):
     """Return where a pattern is in what a command says at the start.
 
     Raises:
@@ -68,19 +62,11 @@ def reached(pattern: re.Pattern[str], process: subprocess.Popen[str], lines: lis
     raise RuntimeError(msg)
 
 
-def start_saying(
-    *words: str, env: Mapping[str, str], stdin: int | None = None, humble: bool = False
-) -> tuple[subprocess.Popen[str], list[str]]:
+def start_saying(*words, env, stdin=None, humble=False):
     """Start ``seamark`` and return when it has said all that it says at the start, or has ended.
 
-    Args:
-        *words: Of the command.
-        env: Its environment.
-        stdin: As `subprocess.Popen` takes it.
-        humble: Without root's right to read and write whatever there is.
-
-    Returns:
-        The process and what it prints, line by line, which goes on being read.
+    Returns the process and what it prints, line by line, which goes on being read. A humble one
+    lacks root's right to read and write whatever there is.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "seamark", *words],
@@ -91,10 +77,10 @@ def start_saying(
         env=dict(env),
         preexec_fn=be_humble if humble else None,  # noqa: PLW1509 - it makes two calls of the system
     )
-    lines: list[str] = []
+    lines = []
     answers = threading.Event()
 
-    def read() -> None:
+    def read():
         for line in process.stdout:
             lines.append(line.rstrip())
             if line.startswith("Ctrl-C"):  # the last line of what is printed at the start

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 
-def start_script(code: str, *words: str, **env: str) -> subprocess.Popen[str]:
+def start_script(code, *words, **env):
     """Start Python with code, words for ``sys.argv[1:]`` and further environment variables."""
     paths = filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH")))
     return subprocess.Popen(
@@ -21,7 +21,7 @@ def start_script(code: str, *words: str, **env: str) -> subprocess.Popen[str]:
     )
 
 
-def run_script(code: str, *words: str, status: int = 0, **env: str) -> tuple[str, str]:
+def run_script(code, *words, status=0, **env):
     """Run code like `start_script` until it ends with a status; return its outputs."""
     with start_script(code, *words, **env) as process:
         try:

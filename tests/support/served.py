@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -30,7 +28,7 @@ class Served:
 class _Server(uvicorn.Server):
     """A server that notices within a hundredth of a second, not a tenth, that it is to end."""
 
-    async def main_loop(self) -> None:
+    async def main_loop(self):
         counter = 0
         while not await self.on_tick(counter):
             counter += 1
@@ -38,7 +36,7 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def serving(app: Any, **config: Any) -> Iterator[str]:
+def serving(app, **config):
     """Serve an application at a real socket; return its address."""
     runner = _Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none", **config))
     # As the server does it: a socket that names no protocol waits 40 ms with every answer (Nagle).
@@ -53,7 +51,7 @@ def serving(app: Any, **config: Any) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def folding(server: Server) -> Iterator[None]:
+def folding(server):
     """Fold what is kept, in a thread, as a worker of the server does."""
     stop = threading.Event()
     thread = threading.Thread(target=FoldWorker(server.databases, server.kept, stop).run)
@@ -66,13 +64,13 @@ def folding(server: Server) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def whole_server(folder: Path, **options: Any) -> Iterator[Served]:
+def whole_server(folder, **options):
     with served(folder, **options) as found, folding(found.server):
         yield found
 
 
 @contextlib.contextmanager
-def served(folder: Path, **options: Any) -> Iterator[Served]:
+def served(folder, **options):
     """Serve for a block, with the settings of a test."""
     server = open_server(Settings.at(folder, **options))
     made = server.accounts.first_admin()

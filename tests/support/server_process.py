@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from said_process import Saying, ending, reached, start_saying
 
@@ -26,15 +23,13 @@ class Running(Saying):
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
 
-    def workers(self) -> list[int]:
+    def workers(self):
         import psutil
 
         return [child.pid for child in psutil.Process(self.process.pid).children()]
 
 
-def start_server(
-    folder: Path, *options: str, store: str | None = None, env: Mapping[str, str] | None = None
-) -> Running:
+def start_server(folder, *options, store=None, env=None):
     """Start ``seamark server`` and return when it answers."""
     given = ["--folder", str(folder), *(["--store", store] if store else [])]
     if "--port" not in options:
@@ -45,6 +40,6 @@ def start_server(
     return Running(url, token[0] if token else "", folder, store or "", process, lines)
 
 
-def running_server(folder: Path, *options: str, **rest: Any) -> AbstractContextManager[Running]:
+def running_server(folder, *options, **rest):
     """Run a server for a block; see `start_server`. It is stopped, or killed if it does not."""
     return ending(start_server(folder, *options, **rest))

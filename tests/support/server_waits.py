@@ -1,13 +1,11 @@
-"""Waiting for what a server does in a process of its own."""
+"""Waiting for what another process or thread does."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 
-def until(is_so: Callable[[], Any], seconds: float = 60) -> Any:
+def until(is_so, seconds=120):
     """Wait for what has to come, however slow the machine is; return it."""
     end = time.monotonic() + seconds
     while not (found := is_so()):

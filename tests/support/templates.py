@@ -7,7 +7,6 @@ somehow. So they are read here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _CODE = re.compile(
@@ -42,14 +41,14 @@ class Template:
     holes: list[str] = field(default_factory=list)
 
 
-def templates(code: str) -> list[Template]:
+def templates(code):
     """Return all templates of a module, those within others too."""
-    found: list[Template] = []
+    found = []
     _code(code, 0, found)
     return found
 
 
-def _code(code: str, at: int, found: list[Template]) -> int:
+def _code(code, at, found):
     """Read code up to its end, or up to the brace that closes ``${``; return where that is."""
     depth, last = 0, ""
     while at < len(code):
@@ -66,7 +65,7 @@ def _code(code: str, at: int, found: list[Template]) -> int:
     return at
 
 
-def _template(code: str, at: int, tag: str, found: list[Template]) -> int:
+def _template(code, at, tag, found):
     """Read a template up to its end; return where that is."""
     made = Template(code.count("\n", 0, at) + 1, tag)
     found.append(made)
@@ -82,9 +81,9 @@ def _template(code: str, at: int, tag: str, found: list[Template]) -> int:
         at = end
 
 
-def mistakes(template: Template) -> Iterator[str]:
+def mistakes(template):
     """Yield what htm would draw otherwise than it looks, each with its line."""
-    opened: list[tuple[str, int]] = []
+    opened = []
     for token in _TAG.finditer(template.text):
         word, line = token[0], _line_of(template, token.start())
         if word == "<" and (tag := re.match(r"[\w$]+", template.text[token.end() :])):
@@ -109,19 +108,19 @@ def mistakes(template: Template) -> Iterator[str]:
         yield f"line {line}: <{name}> is not closed"
 
 
-def _line_of(template: Template, at: int) -> int:
+def _line_of(template, at):
     before = template.text[:at]
     passed = template.holes[: before.count(HOLE)]
     return template.line + before.count("\n") + sum(hole.count("\n") for hole in passed)
 
 
-def _name_of(template: Template, token: re.Match[str]) -> str:
+def _name_of(template, token):
     if token["name"] != HOLE:
         return token["name"] or "/"
     return f"${{{template.holes[template.text.count(HOLE, 0, token.start())].strip()}}}"
 
 
-def _close(name: str, opened: list[tuple[str, int]]) -> Iterator[str]:
+def _close(name, opened):
     if not opened:
         yield f"</{name}> closes nothing"
         return
@@ -130,8 +129,8 @@ def _close(name: str, opened: list[tuple[str, int]]) -> Iterator[str]:
         yield f"</{name}> closes <{last}> of line {line}"
 
 
-def _attributes(tag: str, rest: str) -> Iterator[str]:
-    seen: set[str] = set()
+def _attributes(tag, rest):
+    seen = set()
     for found in _ATTRIBUTE.finditer(rest):
         name, value = found["name"], found["value"]
         if name is None:

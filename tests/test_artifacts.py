@@ -412,7 +412,6 @@ def test_purge_leaves_contents_that_another_version_or_a_draft_has(given):
     saved_files(elsewhere, "data", one)
     with seamark.init_artifact(name="data", **given) as draft:
         draft.add_file("both")
-        draft["rows"] = 7  # says that its process lives
         for words in (["purge"], ["trash", "team/p/data:1"], ["purge", "team/p/data:1", "--yes"]):
             output_of(*words, "--root", str(given["root"]))
         draft.add_file("two", "more")

@@ -180,3 +180,10 @@ def test_kernel_of_the_host_is_recorded(cli, start):
     (path,) = [one for one in attributes if one.endswith("/environment/kernel")]
     assert path.startswith("monitoring/")
     assert attributes[path]["value"] == os.uname().release
+
+
+def test_lack_of_memory_in_the_own_group_is_likely_the_reason(cli, root, monkeypatch):
+    crashed(root, "greedy", pid=2**22 + 1, start=1, cgroup=[["job", 7, 2]])
+    monkeypatch.setattr("seamark.process.liveness._kill_count", lambda _: (7, 3))
+    assert "crashed: likely out of memory" in cli("ls").stdout
+    assert "\n! crashed: likely out of memory: " in cli("show", "greedy").stdout

@@ -235,6 +235,7 @@ _FIELD_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("pid", "start", "prior_t", "ended_at"), int),
     "owner": bool,
     "positions": dict,
+    "cgroup": list,
 }
 _FIELD_RANGES: Final = {
     **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), range(1 << 31)),

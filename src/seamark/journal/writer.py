@@ -370,6 +370,10 @@ class JournalWriter:
 
     # ---------------------------------------------------------------- maintenance and end
 
+    def begin(self) -> None:
+        """Write the header now, with a heartbeat, instead of with the first record."""
+        self._guard.run(self._stream.beat)
+
     def beat_every(self, heartbeat_s: float) -> None:
         """Set the heartbeat interval in seconds, for background threads started later."""
         self._upkeep.every_s = (self._upkeep.every_s[0], heartbeat_s)

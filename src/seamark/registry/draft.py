@@ -58,7 +58,7 @@ class DraftSession(LogSession):
         )
         if self.recorder.recording:
             expect_writable(folder)
-            self.recorder.to_write()  # its header identifies the process that created it
+            self.recorder.to_write()
 
     def _refuse(self) -> None:
         # Refuse to read a draft, which is not indexed.
@@ -78,6 +78,8 @@ class DraftSession(LogSession):
         self.objects.expect(files)
         if self._blobs is None:
             return
+        if not self.objects and (writer := self.recorder.writer) is not None:
+            writer.begin()  # by its header, others know that the process of the draft lives
         total = len(files)
         with progress_bar("Adding files", quiet=is_quiet()) as show:
             stored = self._blobs.store(files.values(), lambda done: show(done, total))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import numpy as np
 import pytest
 
@@ -64,15 +61,13 @@ def test_a_heartbeat_in_between_makes_no_record_look_written(writer, disk, folde
     assert answer is False
 
 
-def test_a_record_from_a_signal_handler_is_not_written_yet(open_writer, journals, append, disk):
-    writer, answers = open_writer(), []
+def test_a_record_from_a_signal_handler_is_not_written_yet(
+    writer, journals, append, disk, on_signal
+):
     append(writer)
-    before = signal.signal(signal.SIGUSR1, lambda *_: answers.append(append(writer)))
-    try:
-        disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
-        assert writer.append_op({"op": "clear", "path": "interrupted"}) is True
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    answers = []
+    disk.before = on_signal(lambda: answers.append(append(writer)))
+    assert writer.append_op({"op": "clear", "path": "interrupted"}) is True
     assert answers == [False]
     (frames,) = journals()
     assert b"interrupted" not in frames[-1].payload

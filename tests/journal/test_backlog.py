@@ -18,10 +18,8 @@ def steps(frames):
     return [step for _, step, _ in points(frames)]
 
 
-def test_waiting_records_are_written_in_order_with_the_times_at_which_they_were_made(
-    open_writer, disk, clock, journals
-):
-    writer, start = open_writer(), clock.now
+def test_waiting_records_are_written_in_order_with_their_times(writer, disk, clock, journals):
+    start = clock.now
     say(writer, "before")
     disk.fill()
     for second in (1, 2, 3):
@@ -99,10 +97,12 @@ def test_a_large_record_waits_where_there_is_no_journal(writer, disk, journals):
     assert writer.dropped == {}
 
 
-def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, journals):
+@pytest.mark.parametrize("before", [[], ["before"]], ids=["no journal", "an open journal"])
+def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, journals, before):
     facts = {"attempt": 0}
-    disk.fill()
     writer._stream.header = lambda: dict(facts)
+    say(writer, *before)
+    disk.fill()
     say(writer, "old")
     facts["attempt"] = 1
     writer.rotate()
@@ -111,20 +111,9 @@ def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, jour
     writer.keep()
     first, second = journals()
     assert [header(frames)["attempt"] for frames in (first, second)] == [0, 1]
-    assert (texts(first), texts(second)) == (["old"], ["new"])
+    assert (texts(first), texts(second)) == ([*before, "old"], ["new"])
     assert first[-1].kind == Kind.CLOSE
     assert header(second)["continues"] == header(first)["writer"]
-
-
-def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(begun, disk, journals):
-    disk.fill()
-    say(begun, "old")
-    begun.rotate()
-    say(begun, "new")
-    disk.free()
-    say(begun, "after")
-    first, second = journals()
-    assert (texts(first), texts(second)) == (["before", "old"], ["new", "after"])
 
 
 def test_records_that_wait_at_the_end_are_counted(begun, disk, journals, warnings_said):

@@ -86,9 +86,7 @@ def no_slow_way(writer, monkeypatch):
     ("time_ns", "kind"),
     [(None, float), (-5, np.float32), (10**18, np.float64), (None, np.int16), (-5, Fraction)],
 )
-def test_steps_times_and_numbers_of_any_kind_go_the_quick_way(
-    writer, journals, monkeypatch, step, time_ns, kind
-):
+def test_numbers_of_any_kind_go_the_quick_way(writer, journals, monkeypatch, step, time_ns, kind):
     metrics = {"a": kind(3), "b": 1.5}
     for _ in range(2):
         assert writer.append_row(metrics, step, time_ns)

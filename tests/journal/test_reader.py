@@ -101,9 +101,6 @@ def open_golden(golden):
     return golden[: whole(golden)[-1].offset]
 
 
-# -------------------------------------------------------------------- every byte
-
-
 @pytest.mark.once
 def test_truncation_at_every_byte(open_golden, read):
     frames = whole(open_golden)
@@ -202,9 +199,6 @@ def test_files_that_are_no_journals_are_refused_or_empty(tmp_path, data):
         JournalReader(tmp_path / "missing")
 
 
-# -------------------------------------------------------------------- live, settled
-
-
 def test_zero_pages_are_waited_for(read):
     """A network file system shows zeros for pages not there yet; nothing is passed over."""
     rows = [(Kind.OP, 0, json.dumps({"op": n}).encode() * 20) for n in range(100)]
@@ -270,9 +264,6 @@ def test_a_read_in_the_middle_of_a_write(tmp_path, monkeypatch, settles):
     assert reads > 3
 
 
-# -------------------------------------------------------------------- later versions
-
-
 def test_unknown_kinds_that_may_be_skipped_and_a_newer_minor_version_are_read(read):
     data = bytearray(journal(HEADER, (99, SKIPPABLE, b"new"), OP))
     data[10] = 7
@@ -300,9 +291,6 @@ def test_a_newer_major_version_is_not_read_and_a_damaged_version_byte_is_mended(
     damaged = bytearray(journal((Kind.HEADER, 0, b'{"format":1}'), OP))
     damaged[8] = 2
     assert len(read(bytes(damaged)).frames) == 2
-
-
-# -------------------------------------------------------------------- limits
 
 
 @pytest.mark.parametrize(
@@ -367,9 +355,6 @@ def test_json_that_is_too_deep_or_none_is_a_value_error(payload):
 @pytest.mark.parametrize("text", ["[" * 70, "{" * 70 + '"\\', '\\"' + "[" * 70, '"[' * 70])
 def test_brackets_in_texts_do_not_count_as_depth(text):
     assert decode_json(json.dumps([text, {text: [text]}]).encode()) == [text, {text: [text]}]
-
-
-# -------------------------------------------------------------------- the last frame
 
 
 def test_the_last_frame_is_found_before_rubbish(golden, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_frames import header, kinds, rows, told
+from journal_frames import header, kinds, ops, rows, told
 
 from seamark.journal import segment as segment_module
 from seamark.journal.reader import decode_json
@@ -41,9 +41,7 @@ def held(folder):
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_rested_writer_holds_nothing_and_resting_again_writes_nothing(
-    threads, writer, folder, journals, times
-):
+def test_a_rested_writer_holds_nothing(threads, writer, folder, journals, times):
     """Its journal ends with CLOSE like one that was stopped, and is on disk."""
     assert writer.rest()
     assert writer.writer is None
@@ -101,9 +99,7 @@ def test_waiting_records_are_written_before_the_rest(writer, journals, disk):
     assert writer.dropped == {}
 
 
-def test_a_disk_that_does_not_answer_is_not_waited_for(
-    threads, writer, monkeypatch, warnings_said, journals
-):
+def test_a_rest_does_not_wait_for_the_disk(threads, writer, monkeypatch, warnings_said, journals):
     answer = threading.Event()
     monkeypatch.setattr(segment_module, "_sync_data", lambda _fd: answer.wait(60))
     writer.append_row({"a": 1.0}, 0)
@@ -120,7 +116,7 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(
         thread.join(60)
 
 
-def test_a_rest_in_a_signal_handler_follows_the_record(
+def test_a_rest_in_a_handler_follows_the_record(
     threads, writer, folder, journals, request, on_signal
 ):
     writer.append_row({"a": 1.0}, 0)
@@ -134,24 +130,29 @@ def test_a_rest_in_a_signal_handler_follows_the_record(
     assert held(folder) == threads() == []
 
 
-def test_threads_that_record_while_one_rests(threads, open_writer, journals):
-    writer, done = open_writer(), threading.Event()
-    counts = [0, 0]
+def test_threads_share_a_writer_that_rests_now_and_then(threads, open_writer, journals):
+    writer, done = open_writer(sync_s=0.001, heartbeat_s=0.002), threading.Event()
+    counts = [0] * 4
 
     def work(number):
         while not done.is_set():
-            writer.append_row({f"t{number}": 1.0}, counts[number])
+            writer.append_row({f"{number}/a": 1.0, f"{number}/b": 2.0}, counts[number])
+            writer.append_op({"op": "clear", "path": f"{number}/x"})
             counts[number] += 1
 
-    with ThreadPoolExecutor(2) as pool:
-        workers = pool.map(work, range(2))
+    with ThreadPoolExecutor(4) as pool:
+        workers = pool.map(work, range(4))
         for _ in range(8):
             writer.rest()
         done.set()
         list(workers)
     writer.rest()
     assert threads() == []
-    assert sum(map(rows, journals())) == sum(counts)
+    found = journals()
+    assert sum(map(rows, found)) == sum(map(len, map(ops, found))) == sum(counts)
+    for frames in found:
+        times = [frame.t for frame in frames]
+        assert times == sorted(set(times))
     assert writer.dropped == {}
 
 

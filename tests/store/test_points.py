@@ -93,12 +93,10 @@ def test_a_series_in_parts_is_begun_anew_when_points_are_hidden(builder, engines
     assert engines.in_parts(look, "a", "latest", 2) == engines.rows(look.points("a"))
 
 
-def test_of_a_long_series_only_the_groups_of_a_part_are_read(
-    builder, engines, view, set_groups, monkeypatch
-):
+def test_only_the_groups_of_a_part_are_read(builder, engines, view, set_groups, monkeypatch):
     set_groups(10)
     long = builder()
-    for step in range(400):
+    for step in range(100):
         long.row({"a": float(step)}, float(step))
     look, read, real = view(long), [], series.load_group
     monkeypatch.setattr(series, "load_group", lambda *at: read.append(at) or real(*at))
@@ -106,4 +104,4 @@ def test_of_a_long_series_only_the_groups_of_a_part_are_read(
     assert (len(part), len(read)) == (15, 2)
     look.points_part("a", most=15, after=after)
     assert len(read) <= 5
-    assert len(engines.in_parts(look, "a", "latest", 15)) == 400
+    assert len(engines.in_parts(look, "a", "latest", 15)) == 100

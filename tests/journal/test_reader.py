@@ -137,11 +137,11 @@ def test_a_flipped_bit_in_every_byte(golden, read):
 
 
 @pytest.mark.once
-def test_a_flipped_bit_in_every_byte_of_a_live_journal(open_golden, read):
+def test_flipped_bits_in_a_live_journal(open_golden, read):
     """Bytes may still turn good while the journal is live: reading waits before them."""
     frames = whole(open_golden)
     start = frames[0].t
-    for at in range(FILE_HEADER_BYTES, len(open_golden)):
+    for at in range(FILE_HEADER_BYTES, len(open_golden), 3):
         damaged = bytearray(open_golden)
         damaged[at] ^= 1 << (at * 3 % 8)
         found = read(bytes(damaged), live=True, now_ns=start + 30 * 10**9)

@@ -15,7 +15,6 @@ from journals import Kind
 from own_calls import own
 
 from seamark.journal import stream as stream_module
-from seamark.journal.losses import Guard
 from seamark.journal.reader import JournalReader
 
 
@@ -279,15 +278,6 @@ def test_ctrl_c_leaves_the_journal_whole(open_writer, interrupt_at, folder):
         assert {(path, value) for path, _, value in points(frames)} <= expected
         shutil.rmtree(folder.path)
     assert interrupted > 50
-
-
-def test_deferred_records_count_as_written_only_when_they_are():
-    seen, failed = [], []
-    guard = Guard(lambda: None, failed.append)
-    guard.run(lambda: guard.run(lambda: seen.append(len(guard.deferred))))
-    assert (seen, failed, len(guard.deferred)) == ([1], [], 0)
-    guard.run(lambda: guard.run(lambda: 1 / 0))
-    assert (len(failed), len(guard.deferred)) == (1, 0)
 
 
 @pytest.mark.usefixtures("forgetful")

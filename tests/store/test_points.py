@@ -25,15 +25,12 @@ def view(engines, store):
     return look
 
 
-@pytest.mark.parametrize("attempt", [-1, "newest", 1.5, True, None])
-def test_an_attempt_that_cannot_be_one_is_refused(builder, view, attempt):
-    with pytest.raises(ArgumentError, match="'latest', 'all', 'replaced' or the number"):
-        view(builder().row({"a": 1.0}, 0)).points("a", attempt)
-
-
-def test_a_path_that_is_no_series_has_no_points(builder, view):
-    look = view(builder().assign(a=1))
-    assert len(look.points("a")) == len(look.points("nothing")) == 0
+def test_other_paths_have_no_points_and_other_attempts_are_refused(builder, view):
+    look = view(builder().row({"a": 1.0}, 0).assign(b=1))
+    assert len(look.points("b")) == len(look.points("nothing")) == 0
+    for attempt in (-1, "newest", 1.5, True, None):
+        with pytest.raises(ArgumentError, match="'latest', 'all', 'replaced' or the number"):
+            look.points("a", attempt)
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])

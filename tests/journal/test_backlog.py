@@ -138,19 +138,15 @@ def test_a_forked_child_leaves_waiting_records_to_its_parent(writer, disk, journ
     assert [texts(frames) for frames in journals()] == [["child"]]
 
 
-class SecondRank(EveryRank):
-    """The policy of rank 1 where all ranks record."""
-
-    apart = 1
-
-
 def test_a_rank_that_starts_on_a_full_disk_keeps_its_own_records(folder, disk, journals):
     """Records that it leaves to rank 0 are not written; its answers say which were."""
+    policy = EveryRank(disabled=False)
+    policy.apart = 1
     recorder = Recorder(
         folder,
         "online",
         Lifecycle(),
-        SecondRank(disabled=False),
+        policy,
         header=dict,
         start=lambda: recorder.open(),  # noqa: PLW0108 - made in this very line
     )
@@ -165,8 +161,6 @@ def test_a_rank_that_starts_on_a_full_disk_keeps_its_own_records(folder, disk, j
     disk.free()
     assert recorder.row({"a": 1.0}, 4) is True
     assert writer.append_column(recorder.series_path("b"), [1.0], None, None) is True
-    text = {"path": recorder.series_path("t"), "points": [[0, "x", None]]}
-    assert recorder.contents.append_points(writer, [text], Kind.TEXT) is True
     recorder.close("stop", 30.0)
     (frames,) = journals()
     assert ops(frames)[1] == {"op": "assign", "atoms": {own: ["int", 7]}}

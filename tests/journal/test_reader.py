@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seamark.errors import JournalError
 from seamark.journal.format import (
@@ -364,3 +366,36 @@ def test_the_last_frame_is_found_before_rubbish(golden, tmp_path):
         put(path, golden + rubbish)
         with JournalReader(path) as reader:
             assert reader.last_frame() == frames[-1]
+
+
+PAYLOADS = st.lists(st.binary(min_size=1, max_size=120), max_size=12)
+HARMS = st.lists(st.tuples(st.integers(0, 5000), st.binary(max_size=200)), max_size=4)
+
+
+@settings(max_examples=2 * settings.default.max_examples)
+@given(PAYLOADS, HARMS)
+def test_any_frames_any_damage(tmp_path_factory, payloads, harms):
+    """Each frame that is whole is read, and gaps and tail are all that is between them."""
+    data = journal(HEADER, *((77, SKIPPABLE, payload) for payload in payloads))
+    damaged = bytearray(data)
+    for place, noise in harms:
+        at = FILE_HEADER_BYTES + place % (len(data) - FILE_HEADER_BYTES)
+        damaged[at : at + len(noise)] = noise[: max(0, len(damaged) - at)]
+        if not noise:
+            del damaged[at:]
+    kept = [
+        one for one in whole(data) if damaged[one.offset : one.end] == data[one.offset : one.end]
+    ]
+    path = tmp_path_factory.getbasetemp() / GOLDEN.name
+    put(path, bytes(damaged))
+    with JournalReader(path, now_ns=lambda: LATER) as reader:
+        assert list(reader.frames()) == kept
+        assert reader.last_frame() == (kept[-1] if kept else None)
+        spans = [(one.offset, one.end) for one in kept]
+        lost = [*reader.gaps, *([] if reader.tail is None else [reader.tail])]
+        spans += [(gap.offset, gap.offset + gap.length) for gap in lost]
+    end = FILE_HEADER_BYTES
+    for begin, until in sorted(spans):
+        assert begin == end
+        end = until
+    assert end == len(damaged)

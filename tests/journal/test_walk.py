@@ -162,6 +162,13 @@ class TestAnyBytes:
             journal[bit // 8] ^= 1 << bit % 8
         agrees(bytes(journal))
 
+    def test_frames_of_a_journal_inside_frames_are_none(self):
+        """Good ones, that follow each other to the very end of the frame that they are in."""
+        one = frame_bytes(SALT, Kind.ROW, 5, bytes(8))
+        copied = frame_bytes(SALT, Kind.ROW, 6, one) + one
+        frame = frame_bytes(SALT, Kind.TEXT, 7, copied)
+        assert len(agrees(frame * 300)[0]) == 300
+
     @pytest.mark.parametrize("tail", [b"", bytes(8), bytes(24), b"\1" * 23, MARK_BYTES * 16])
     def test_bytes_after_the_last_frame_are_bad_if_they_are_enough_for_one(self, tail):
         data = b"".join(rows(300))

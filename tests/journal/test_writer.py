@@ -68,6 +68,17 @@ def test_schema_the_second_time(writer, journals):
     assert points(frames) == [(p, s, v) for s in range(4) for p, v in (("a", s), ("b", 2.0))]
 
 
+def test_one_write_for_each_row(writer, monkeypatch):
+    for step in range(2):
+        writer.append_row({"a": 1.0, "b": 2.0}, step)
+    sizes, write = [], os.write
+    noted = own(lambda fd, data: sizes.append(len(data)) or write(fd, data), write)
+    monkeypatch.setattr(os, "write", noted)
+    for step in range(100):
+        writer.append_row({"a": 1.0, "b": 2.0}, step)
+    assert sizes == [48] * 100
+
+
 @pytest.mark.parametrize(
     ("rows", "schemas"),
     [

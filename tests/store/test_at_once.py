@@ -71,7 +71,10 @@ def history(builder):
 
 @pytest.fixture
 def check(engines, oracle, property_test):
-    """Return what compares a run with the oracle: nothing is counted twice, nothing is lost."""
+    """Return what compares a run with the oracle: nothing is counted twice, nothing is lost.
+
+    And nothing is written where it is folded once more.
+    """
 
     def compare(store, run, journals):
         ends = [journal.offset for journal in journals]
@@ -82,7 +85,9 @@ def check(engines, oracle, property_test):
             )
         found = property_test.shown(stored.state)
         assert property_test.same(found, oracle.expected(journals, ends))
-        view = engines.look(store, run, journals)
+        view = engines.fold(store, run, journals)
+        with store.database.reading() as connection:
+            assert load_run(store, connection, engines.PROJECT, run).version == stored.version
         for path in ("a", "b", "c"):
             points = view.points(path)
             wanted = [point[:2] for point in oracle.expected_points(journals, ends, path)]

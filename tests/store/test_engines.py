@@ -249,6 +249,21 @@ def test_hundreds_of_attributes_come_and_go(builder, engines, store):
     assert view.series_paths() == []
 
 
+def test_a_delete_that_comes_late_counts_anew(builder, engines, store, set_groups):
+    """Points on both sides of it are in the tables already, and so are groups of them."""
+    set_groups(8)
+    one, other = builder("one", t=1000), builder("two", t=1009)
+    for step in range(20):
+        one.row({"m": float(step)}, step)
+    other.op("delete", paths=["m"])
+    engines.fold(store, "late", [one])
+    view = engines.fold(store, "late", [one, other])
+    value, points = view.attribute("m").value, view.points("m")
+    assert 0 < value.count == len(points) < 20
+    assert (value.min, value.last) == (points.value[0], 19.0)
+    assert view.curve("m", 1000).count.sum() == value.count
+
+
 def test_texts_of_postgresql_are_compared_by_code_point():
     """Whatever the language of a database: a namespace is a range of paths, and a query asks <."""
     dialect = postgresql_dialect()

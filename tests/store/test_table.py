@@ -66,6 +66,8 @@ CHOSEN = [
     ("lr != 1180591620717411303424", "01456"),
     ("layers != 1180591620717411303424", "0123"),
     ("NOT layers != 1180591620717411303424", "456"),
+    (" OR ".join(f"sys/owner = user{number}" for number in range(1, 1200)), "135"),
+    (" AND ".join(f"NOT sys/owner = user{number}" for number in range(1, 1200)), "0246"),
     (" OR ".join(f"lr = {number}" for number in range(60)), "14"),
     ('name = "\udc80"', ""),
     ("lr < 1", "0456"),

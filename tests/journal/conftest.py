@@ -6,6 +6,7 @@ import errno
 import logging
 import math
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -82,6 +83,19 @@ def warnings_said(caplog):
     """Return a function that gives the warnings so far."""
     caplog.set_level(logging.WARNING, "seamark")
     return lambda: [record.getMessage() for record in caplog.records if record.name == "seamark"]
+
+
+@pytest.fixture
+def on_signal():
+    """Return a function that sets what a signal handler does and returns what has it run now."""
+    before = signal.getsignal(signal.SIGUSR1)
+
+    def handle(do):
+        signal.signal(signal.SIGUSR1, lambda *_: do())
+        return lambda: os.kill(os.getpid(), signal.SIGUSR1)
+
+    yield handle
+    signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import numpy as np
 import pytest
 
@@ -32,10 +29,8 @@ def size(folder):
     return sum(journal.path.stat().st_size for journal in folder.journals())
 
 
-def test_true_means_in_the_kernel_and_false_waiting_or_lost(
-    open_writer, disk, folder, append, monkeypatch
-):
-    writer, before = open_writer(), 0
+def test_true_means_in_the_kernel_and_false_not_yet(writer, disk, folder, append, monkeypatch):
+    before = 0
     for _ in range(4):
         assert append(writer) is True
         assert size(folder) > before
@@ -64,15 +59,11 @@ def test_a_heartbeat_in_between_makes_no_record_look_written(writer, disk, folde
     assert answer is False
 
 
-def test_a_record_from_a_signal_handler_is_not_written_yet(open_writer, journals, append, disk):
-    writer, answers = open_writer(), []
+def test_a_record_of_a_signal_handler_waits(writer, journals, append, disk, on_signal):
     append(writer)
-    before = signal.signal(signal.SIGUSR1, lambda *_: answers.append(append(writer)))
-    try:
-        disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
-        assert writer.append_op({"op": "clear", "path": "interrupted"}) is True
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    answers = []
+    disk.before = on_signal(lambda: answers.append(append(writer)))
+    assert writer.append_op({"op": "clear", "path": "interrupted"}) is True
     assert answers == [False]
     (frames,) = journals()
     assert b"interrupted" not in frames[-1].payload

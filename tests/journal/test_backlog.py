@@ -18,10 +18,8 @@ def steps(frames):
     return [step for _, step, _ in points(frames)]
 
 
-def test_waiting_records_are_written_in_order_with_the_times_at_which_they_were_made(
-    open_writer, disk, clock, journals
-):
-    writer, start = open_writer(), clock.now
+def test_waiting_records_are_written_in_order_with_their_times(writer, disk, clock, journals):
+    start = clock.now
     say(writer, "before")
     disk.fill()
     for second in (1, 2, 3):
@@ -99,10 +97,12 @@ def test_a_large_record_waits_where_there_is_no_journal(writer, disk, journals):
     assert writer.dropped == {}
 
 
-def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, journals):
+@pytest.mark.parametrize("before", [[], ["before"]], ids=["no journal", "an open journal"])
+def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, journals, before):
     facts = {"attempt": 0}
-    disk.fill()
     writer._stream.header = lambda: dict(facts)
+    say(writer, *before)
+    disk.fill()
     say(writer, "old")
     facts["attempt"] = 1
     writer.rotate()
@@ -111,41 +111,21 @@ def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, jour
     writer.keep()
     first, second = journals()
     assert [header(frames)["attempt"] for frames in (first, second)] == [0, 1]
-    assert (texts(first), texts(second)) == (["old"], ["new"])
+    assert (texts(first), texts(second)) == ([*before, "old"], ["new"])
     assert first[-1].kind == Kind.CLOSE
     assert header(second)["continues"] == header(first)["writer"]
 
 
-def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(begun, disk, journals):
+def test_records_that_wait_at_the_end_are_counted(begun, disk, journals, warnings_said):
     disk.fill()
-    say(begun, "old")
-    begun.rotate()
-    say(begun, "new")
-    disk.free()
-    say(begun, "after")
-    first, second = journals()
-    assert (texts(first), texts(second)) == (["before", "old"], ["new", "after"])
-
-
-def test_records_that_wait_at_the_end_are_written_or_counted(
-    open_writer, disk, journals, warnings_said
-):
-    lucky, unlucky = open_writer(), open_writer()
-    for writer in (lucky, unlucky):
-        say(writer, "before")
-        disk.fill()
-        writer.append_row({"a": 1.0, "b": 2.0}, 0)
-        say(writer, "waits")
-        if writer is lucky:
-            disk.free()
-        writer.close()
-        disk.free()
-    assert lucky.dropped == {}
-    assert unlucky.dropped == {"disk": 3}
+    begun.append_row({"a": 1.0, "b": 2.0}, 0)
+    say(begun, "waits")
+    begun.close()
+    assert begun.dropped == {"disk": 3}
     assert any("values are being lost" in text for text in warnings_said())
-    whole, cut = sorted(journals(), key=len, reverse=True)
-    assert texts(whole) == ["before", "waits"]
-    assert (texts(cut), cut[-1].kind) == (["before"], Kind.OP)
+    disk.free()
+    (frames,) = journals()
+    assert (texts(frames), frames[-1].kind) == (["before"], Kind.OP)
 
 
 @pytest.mark.usefixtures("unkept")  # a child has no sync thread of its parent
@@ -158,19 +138,15 @@ def test_a_forked_child_leaves_waiting_records_to_its_parent(writer, disk, journ
     assert [texts(frames) for frames in journals()] == [["child"]]
 
 
-class SecondRank(EveryRank):
-    """The policy of rank 1 where all ranks record."""
-
-    apart = 1
-
-
 def test_a_rank_that_starts_on_a_full_disk_keeps_its_own_records(folder, disk, journals):
     """Records that it leaves to rank 0 are not written; its answers say which were."""
+    policy = EveryRank(disabled=False)
+    policy.apart = 1
     recorder = Recorder(
         folder,
         "online",
         Lifecycle(),
-        SecondRank(disabled=False),
+        policy,
         header=dict,
         start=lambda: recorder.open(),  # noqa: PLW0108 - made in this very line
     )
@@ -185,8 +161,6 @@ def test_a_rank_that_starts_on_a_full_disk_keeps_its_own_records(folder, disk, j
     disk.free()
     assert recorder.row({"a": 1.0}, 4) is True
     assert writer.append_column(recorder.series_path("b"), [1.0], None, None) is True
-    text = {"path": recorder.series_path("t"), "points": [[0, "x", None]]}
-    assert recorder.contents.append_points(writer, [text], Kind.TEXT) is True
     recorder.close("stop", 30.0)
     (frames,) = journals()
     assert ops(frames)[1] == {"op": "assign", "atoms": {own: ["int", 7]}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 from decimal import Decimal
 from fractions import Fraction
 
@@ -57,13 +56,6 @@ def test_quick_and_slow_rows_hold_the_same_values(writer, journals, value):
     assert not writer.dropped
 
 
-def test_sums_that_overflow_are_numbers_still(writer, journals):
-    values = {"a": 1e308, "b": 1e308, "c": float("-inf"), "d": float("inf"), "e": float("nan")}
-    for step in range(3):
-        writer.append_row(values, step)
-    assert str(row_values(journals, 5)) == str([tuple(values.values())] * 3)
-
-
 def test_tensors_are_not_added_up_at_every_step(writer, monkeypatch):
     """And a key set that held one is quick again."""
     tensor = Onlooker(0.5)
@@ -82,13 +74,8 @@ def no_slow_way(writer, monkeypatch):
 
 
 @pytest.mark.parametrize("step", [np.int64(7), np.float32(7), np.uint8(7), np.array(7), 7, None])
-@pytest.mark.parametrize(
-    ("time_ns", "kind"),
-    [(None, float), (-5, np.float32), (10**18, np.float64), (None, np.int16), (-5, Fraction)],
-)
-def test_steps_times_and_numbers_of_any_kind_go_the_quick_way(
-    writer, journals, monkeypatch, step, time_ns, kind
-):
+@pytest.mark.parametrize(("time_ns", "kind"), [(None, float), (-5, np.int16), (7, Fraction)])
+def test_numbers_of_any_kind_go_the_quick_way(writer, journals, monkeypatch, step, time_ns, kind):
     metrics = {"a": kind(3), "b": 1.5}
     for _ in range(2):
         assert writer.append_row(metrics, step, time_ns)
@@ -147,7 +134,6 @@ def test_device_tensors_stay_under_their_names(monkeypatch, odd):
 
 def test_tensors_on_a_device_are_moved_together(writer, monkeypatch):
     torch = pytest.importorskip("torch")
-    assert "torch" in sys.modules
     transfers, join = [], torch.cat
     monkeypatch.setattr(torch, "cat", lambda tensors: transfers.append(1) or join(tensors))
     monkeypatch.setattr("seamark.values._numbers.needs_transfer", lambda _tensor: True)

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_frames import header, kinds, rows, told
-from own_calls import own
+from journal_frames import header, kinds, ops, rows, told
 
 from seamark.journal import segment as segment_module
 from seamark.journal.reader import decode_json
 
-OTHERS: set[threading.Thread] = set()
-"""Threads of runs that other tests of this process did not stop."""
 
-
+@pytest.fixture
 def threads():
-    every = [each for each in threading.enumerate() if each.name == "seamark-sync"]
-    return [each for each in every if each not in OTHERS]
+    """Return a function that gives the sync threads that this test began."""
+    others = threading.enumerate()
 
+    def begun():
+        return [
+            each
+            for each in threading.enumerate()
+            if each.name == "seamark-sync" and each not in others
+        ]
 
-@pytest.fixture(autouse=True)
-def _forget_others():
-    OTHERS.clear()
-    OTHERS.update(threads())
+    return begun
 
 
 def held(folder):
@@ -41,16 +40,13 @@ def held(folder):
     return [path for path in found if path.startswith(str(folder.path))]
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_a_rested_writer_holds_nothing_and_resting_again_writes_nothing(
-    writer, folder, journals, times
-):
+def test_a_rested_writer_holds_nothing(threads, writer, folder, journals):
     """Its journal ends with CLOSE like one that was stopped, and is on disk."""
     assert writer.rest()
     assert writer.writer is None
     writer.append_row({"a": 1.0}, 0)
     assert held(folder)
-    for _ in range(times):
+    for _ in range(2):
         assert writer.rest() is True
         assert held(folder) == threads() == []
         assert not writer.closed
@@ -60,7 +56,7 @@ def test_a_rested_writer_holds_nothing_and_resting_again_writes_nothing(
     assert writer.append_row({"a": 1.0}, 0) is False
 
 
-def test_it_goes_on_in_a_journal_that_continues(writer, journals):
+def test_it_goes_on_in_a_journal_that_continues(threads, writer, journals):
     facts: dict[str, Any] = {"attempt": 0}
     writer._stream.header = lambda: dict(facts)
     for value in (1.0, 2.0, 3.0):
@@ -102,9 +98,7 @@ def test_waiting_records_are_written_before_the_rest(writer, journals, disk):
     assert writer.dropped == {}
 
 
-def test_a_disk_that_does_not_answer_is_not_waited_for(
-    writer, monkeypatch, warnings_said, journals
-):
+def test_a_rest_does_not_wait_for_the_disk(threads, writer, monkeypatch, warnings_said, journals):
     answer = threading.Event()
     monkeypatch.setattr(segment_module, "_sync_data", lambda _fd: answer.wait(60))
     writer.append_row({"a": 1.0}, 0)
@@ -121,46 +115,44 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(
         thread.join(60)
 
 
-def test_a_rest_in_a_signal_handler_follows_the_record(open_writer, folder, journals, monkeypatch):
-    writer, write, answers = open_writer(), os.write, []
+def test_a_rest_in_a_handler_follows_the_record(
+    threads, writer, folder, journals, request, on_signal
+):
     writer.append_row({"a": 1.0}, 0)
     (thread,) = threads()
-
-    def interrupted(fd, data):
-        monkeypatch.setattr(os, "write", write)
-        os.kill(os.getpid(), signal.SIGUSR1)
-        return write(fd, data)
-
-    before = signal.signal(signal.SIGUSR1, lambda *_: answers.append(writer.rest()))
-    try:
-        monkeypatch.setattr(os, "write", own(interrupted, write))
-        assert writer.append_row({"b": 1.0}, 1) is True
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    disk, answers = request.getfixturevalue("disk"), []
+    disk.before = on_signal(lambda: answers.append(writer.rest()))
+    assert writer.append_row({"b": 1.0}, 1) is True
     assert answers == [False]
     assert kinds(journals()[0]) == "header path sparse path sparse close"
     thread.join(60)
     assert held(folder) == threads() == []
 
 
-def test_threads_that_record_while_one_rests(open_writer, journals):
-    writer, done = open_writer(), threading.Event()
-    counts = [0, 0]
+def test_threads_share_a_writer_that_rests_now_and_then(threads, open_writer, journals):
+    writer, done = open_writer(sync_s=0.001, heartbeat_s=0.002), threading.Event()
+    counts = [0] * 4
 
     def work(number):
         while not done.is_set():
-            writer.append_row({f"t{number}": 1.0}, counts[number])
+            writer.append_row({f"{number}/a": 1.0, f"{number}/b": 2.0}, counts[number])
+            writer.append_op({"op": "clear", "path": f"{number}/x"})
             counts[number] += 1
 
-    with ThreadPoolExecutor(2) as pool:
-        workers = pool.map(work, range(2))
+    with ThreadPoolExecutor(4) as pool:
+        workers = pool.map(work, range(4))
         for _ in range(8):
             writer.rest()
         done.set()
         list(workers)
     writer.rest()
     assert threads() == []
-    assert sum(map(rows, journals())) == sum(counts)
+    found = journals()
+    assert sum(map(rows, found)) == sum(counts)
+    assert sum(len(ops(frames)) for frames in found) == sum(counts)
+    for frames in found:
+        times = [frame.t for frame in frames]
+        assert times == sorted(set(times))
     assert writer.dropped == {}
 
 

@@ -85,6 +85,7 @@ def test_a_journal_is_shipped_whole(limit, monkeypatch):
     made = journal()
     batches = shipped(reader_of(made), limit)
     assert accepted(batches, made.file) == made.data
+    assert shipped(reader_of(made, walk=walk), limit) == batches
     frames = set(made.ends)
     for batch in batches:
         inside = [end for end in frames if batch.offset < end < batch.end]
@@ -194,19 +195,6 @@ def test_gaps_that_cannot_be_are_refused(offset, length):
     with pytest.raises(BatchError):
         check_gap("w." + "0" * 32, offset, length)
     check_gap("w." + "0" * 32, 32, GAP_BYTES)
-
-
-@pytest.mark.parametrize("limit", [200, 4000, 1 << 20])
-@pytest.mark.parametrize("packed", [0, 40, 200_000])
-def test_frames_as_columns_make_the_same_batches(limit, packed):
-    made = journal(300)
-    if packed:
-        payload = zlib.compress(dump_json({"op": "set", "path": "x", "value": "x" * packed}))
-        made.frame(Kind.OP, payload, flags=ZLIB)
-    made.row({"a": 0.5}, 300)
-    plain, columns = (shipped(reader_of(made, **by), limit) for by in ({}, {"walk": walk}))
-    assert plain == columns
-    assert b"".join(batch.data for batch in plain) == made.data
 
 
 def test_payloads_that_cannot_be_unpacked_count_as_the_most_that_they_could_become(monkeypatch):

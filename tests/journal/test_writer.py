@@ -11,28 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from journal_frames import header, kinds, points, told
-from journals import Kind
+from journals import Kind, points_in
 from own_calls import own
 
 from seamark.errors import ArgumentError, FamilyError
 from seamark.journal import rows as rows_module
 from seamark.journal import writer as writer_module
 from seamark.journal.folder import RunFolder
-from seamark.journal.format import MAX_PAYLOAD_BYTES, USER_TIME, ZLIB
+from seamark.journal.format import MAX_PAYLOAD_BYTES, ZLIB
 from seamark.journal.reader import decode_json
 from seamark.journal.writer import wall_clock
 
 START_NS = 1_700_000_000_000_000_000
-
-
-# -------------------------------------------------------------------- files
-
-
-def test_nothing_on_disk_before_the_first_record(writer, folder):
-    assert writer.positions() == {}
-    assert writer.writer is None
-    assert writer.close()
-    assert not folder.root.exists()
 
 
 def test_the_header_is_the_first_frame_and_names_the_journal(open_writer, journals, folder):
@@ -67,9 +57,6 @@ def test_close_is_the_last_frame_and_ends_the_file(writer, journals, warnings_sa
     assert "stopped" in warning
 
 
-# -------------------------------------------------------------------- rows
-
-
 def test_schema_the_second_time(writer, journals):
     for step in range(4):
         writer.append_row({"a": 1.0 * step, "b": 2.0}, step)
@@ -84,13 +71,12 @@ def test_schema_the_second_time(writer, journals):
 def test_one_write_for_each_row(writer, monkeypatch):
     for step in range(2):
         writer.append_row({"a": 1.0, "b": 2.0}, step)
-    sizes = []
-    write = os.write
+    sizes, write = [], os.write
     noted = own(lambda fd, data: sizes.append(len(data)) or write(fd, data), write)
     monkeypatch.setattr(os, "write", noted)
-    for step in range(1000):
+    for step in range(100):
         writer.append_row({"a": 1.0, "b": 2.0}, step)
-    assert sizes == [48] * 1000
+    assert sizes == [48] * 100
 
 
 @pytest.mark.parametrize(
@@ -134,7 +120,7 @@ def test_memory_of_key_sets_is_bounded(writer):
 
 @pytest.mark.parametrize(
     "odd",
-    ["0.5", None, 1j, [1.0], {}, object(), np.zeros(2), 10**400, b"1"],
+    ["0.5", None, 1j, object(), np.zeros(2), 10**400],
     ids=lambda odd: type(odd).__name__,
 )
 @pytest.mark.parametrize("before", [0, 3])
@@ -155,15 +141,11 @@ def test_a_value_that_is_no_number_is_left_out(writer, journals, warnings_said, 
     assert "'odd'" in warning
 
 
-class Liar:
-    """A number that is none."""
+class Unruly(dict):
+    """A mapping that cannot be walked, and no number."""
 
     def __float__(self) -> float:
         raise RuntimeError
-
-
-class Unruly(dict):
-    """A mapping that cannot be walked."""
 
     def __iter__(self):
         raise RuntimeError
@@ -175,11 +157,8 @@ class Unruly(dict):
 @pytest.mark.parametrize(
     "metrics",
     [
-        {"a": Liar()},
         *({path: 0.5} for path in (1, None, "", "/a", "a//b", "a\x00", "\udc80", "x" * 1025)),
-        {"sys/id": None},
-        Unruly(a=1.0),
-        *(None, 3, ["a"], "text"),
+        *({"a": Unruly()}, {"sys/id": None}, Unruly(a=1.0), None, 3, ["a"], "text"),
     ],
     ids=lambda metrics: f"{metrics!r:.20}",
 )
@@ -189,9 +168,7 @@ def test_append_row_never_raises(writer, metrics):
     assert sum(writer.dropped.values()) == 2
 
 
-@pytest.mark.parametrize(
-    "step", [math.nan, math.inf, "3", None.__class__, [1], 10**400, np.zeros(2), 1j], ids=repr
-)
+@pytest.mark.parametrize("step", [math.nan, math.inf, "3", [1], 10**400, np.zeros(2)], ids=repr)
 @pytest.mark.parametrize("before", [0, 3])
 def test_a_step_that_is_no_finite_number(writer, journals, step, before):
     for number in range(before):
@@ -226,14 +203,13 @@ def test_user_time_stands_beside_the_frames_own(writer, journals):
         writer.append_row({"a": 1.0, "b": 2.0}, step, 5 - step)
     writer.append_column("c", [1.0, 2.0], [0, 1], [-7, 2**62])
     (frames,) = journals()
-    timed = [frame for frame in frames if frame.flags & USER_TIME]
-    assert kinds(timed) == "sparse row row column"
-    assert [struct.unpack_from("<q", f.payload, 8)[0] for f in timed[:3]] == [5, 4, 3]
-    assert struct.unpack_from("<2q", timed[3].payload, 8 + 32) == (-7, 2**62)
-    assert len(points(frames)) == 8
-
-
-# -------------------------------------------------------------------- steps
+    assert kinds(frames[-6:]) == "sparse schema row row path column"
+    found = [(path, point.time) for path, point in points_in(frames)]
+    assert found == [
+        *((path, time) for time in (5, 4, 3) for path in "ab"),
+        ("c", -7),
+        ("c", 2**62),
+    ]
 
 
 def numbered(writer, journals, path):
@@ -293,9 +269,6 @@ def test_forgotten_series_count_from_zero_and_remembered_ones_count_on(writer, j
     assert found == {"a/b": [0, 1, 2, 0], "ab": [0, 1, 2, 3, 4], "old": [42]}
 
 
-# -------------------------------------------------------------------- columns and ops
-
-
 def test_long_columns_are_split(writer, journals, monkeypatch):
     monkeypatch.setattr(writer_module, "_MAX_COLUMN_POINTS", 1000)
     writer.append_column("a", list(range(2500)))
@@ -334,9 +307,6 @@ def test_a_row_leaves_out_paths_of_other_families(writer, journals):
     assert writer.dropped == {"path": 3}
 
 
-# -------------------------------------------------------------------- time
-
-
 def test_time_rises_strictly(writer, journals, clock):
     """A clock that stands still or falls gives times 1 ns apart, rows of the quick way included."""
     for step in range(10):
@@ -372,7 +342,7 @@ def test_the_wall_clock_does_not_step_with_ntp(monkeypatch):
     assert clock() >= first > 1_600_000_000 * 10**9
 
 
-def test_a_new_writer_whose_clock_is_behind_starts_above_the_latest_record(
+def test_a_writer_whose_clock_is_behind_starts_above_the_latest_record(
     open_writer, journals, clock
 ):
     first = open_writer()
@@ -412,9 +382,6 @@ def test_damaged_journals_do_not_stop_a_new_one(writer, folder, clock):
     (folder.journal_dir / "folder").mkdir()
     writer.append_row({"a": 1.0}, 0)
     assert writer.dropped == {}
-
-
-# -------------------------------------------------------------------- the sync thread's round
 
 
 def test_heartbeats(writer, journals):

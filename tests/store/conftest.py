@@ -11,6 +11,7 @@ import pytest
 from journal_builder import JournalBuilder
 
 from seamark.journal.folder import RunFolder
+from seamark.store.database import Database
 
 HERE = Path(__file__).parent
 ENGINES = ("sqlite", "postgresql")
@@ -69,6 +70,25 @@ def set_groups(monkeypatch):
             monkeypatch.setattr(f"seamark.store.{module}.GROUP_ROWS", rows)
 
     return set_rows
+
+
+@pytest.fixture
+def questions(monkeypatch):
+    """The questions that databases were asked so far."""
+    asked = []
+
+    def note(name):
+        ask = getattr(Database, name)
+
+        def noted(*given, **values):
+            asked.append(name)
+            return ask(*given, **values)
+
+        monkeypatch.setattr(Database, name, noted)
+
+    for name in ("rows", "stream"):  # what `query` returns is of `stream`
+        note(name)
+    return asked
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from bytes_source import BytesSource
@@ -22,14 +22,8 @@ from seamark.store.read.tables import query_runs
 from seamark.store.runs import Store
 from seamark.store.schema import PathNumbers
 
-if TYPE_CHECKING:
-    from seamark.store.query.selection import Selection
-
 PROJECT = "p"
 _SQLITE = "sqlite:///"
-
-
-# ---------------------------------------------------------------------- engines
 
 
 @contextmanager
@@ -73,9 +67,6 @@ def open_store(url: str, **options: Any) -> Store:
         engine = sa.create_engine(url, **options)
     database = Database(engine)
     return Store(database, PathNumbers(database))
-
-
-# ---------------------------------------------------------------------- folding and reading
 
 
 def sources_of(journals: list[Any], ends: list[int] | None = None) -> dict[str, Any]:
@@ -147,12 +138,12 @@ class Tables:
         """Note an error instead of raising it, as a project does."""
         self.told.append(str(error))
 
-    def select(self, selection: Selection) -> list[tuple[str, str]]:
+    def select(self, selection: Any) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that match."""
         with self.store.database.reading() as connection:
             return choose(self.store, connection, selection, self.now_ns, self.tell).refs
 
-    def table(self, selection: Selection, columns: Any = None) -> Any:
+    def table(self, selection: Any, columns: Any = None) -> Any:
         """Return the runs that match as a table."""
         with self.store.database.reading() as connection:
             return query_runs(self.store, connection, selection, columns, self.now_ns, self.tell)

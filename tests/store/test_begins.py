@@ -27,9 +27,9 @@ def expected(reader, path):
     return [found[number] for number in sorted(found)]
 
 
-def begun(reader, path, x="step"):
-    """Return where attempts begin, as asked for."""
-    found = reader.begins([path], x).get(path, [])
+def begun(reader, path):
+    """Return where attempts begin, as a reader says."""
+    found = reader.begins([path], "step").get(path, [])
     return [(one.attempt, one.step, one.time_ns) for one in found]
 
 
@@ -55,13 +55,8 @@ def history(builder):
     for step in range(311, 450):
         third.row({"loss": float(step)}, step)
         beside.row({"loss": -1.0, "acc": 0.25}, step + 0.5)
-    last = builder(
-        "e",
-        attempt=3,
-        positions={one.writer: one.offset for one in (first, third, beside)}
-        | {second.writer: here},
-        t=beside.t + 10 * S,
-    )
+    ends = {one.writer: one.offset for one in (first, third, beside)} | {second.writer: here}
+    last = builder("e", attempt=3, positions=ends, t=beside.t + 10 * S)
     last.column("loss", [450.0, 451.0, 460.0], [1.0, 2.0, 3.0])
     return [first, second, third, beside, last]
 

@@ -57,12 +57,9 @@ QUERIES = [
     ('sys/crash_reason != "process gone"', "r2 r4 r5"),
     ('NOT sys/crash_reason = "process gone"', "r2 r3 r4 r5"),
     ('sys/crash_reason IN ("process gone", "heartbeat lost")', "r0 r1 r2 r4 r5"),
-    ('sys/crash_reason NOT IN ("process gone")', "r2 r3 r4 r5"),
     ("sys/crash_reason CONTAINS lost", "r2 r4 r5"),
     ('sys/crash_reason =~ "^p"', "r0 r1"),
-    ('sys/crash_reason !~ "^p"', "r2 r4 r5"),
     ("sys/crash_reason IS MISSING", "r3"),
-    ("sys/crash_reason IS NOT MISSING", "r0 r1 r2 r4 r5"),
     ('sys/crash_reason = "out of memory"', ""),
     ('sys/state = crashed AND sys/crash_reason > "i"', "r0 r1"),
 ]
@@ -93,18 +90,16 @@ def test_reasons_and_losses_of_many_runs_are_asked_for_at_once(runs, store):
         }
         many = [*refs, *(("p", f"no{at}") for at in range(5 * RUNS_AT_ONCE))]
         assert numbers_of(store, connection, many).keys() == everything.keys()
-        some = list(everything)
-        padded = [*some, *range(-5 * RUNS_AT_ONCE, 0)]
-        for numbers in (some, padded):
-            losses = load_losses(store, connection, numbers)
-            assert {everything[number]: lost for number, lost in losses.items()} == {
-                "r1": {"dropped": 5},
-                "r3": {"dropped": 1},
-                "r5": {"errors": 1},
-            }
-            found = reasons_of(store, connection, numbers, NOW)
-            told = {everything[number]: why for number, why in found.items()}
-            assert WANTED.items() <= told.items()
+        padded = [*everything, *range(-5 * RUNS_AT_ONCE, 0)]
+        losses = load_losses(store, connection, padded)
+        assert {everything[number]: lost for number, lost in losses.items()} == {
+            "r1": {"dropped": 5},
+            "r3": {"dropped": 1},
+            "r5": {"errors": 1},
+        }
+        found = reasons_of(store, connection, padded, NOW)
+        told = {everything[number]: why for number, why in found.items()}
+        assert WANTED.items() <= told.items()
         assert load_losses(store, connection, []) == {}
 
 

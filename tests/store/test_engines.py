@@ -19,7 +19,6 @@ from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect
 from seamark.errors import QueryError
 from seamark.journal.format import Kind
 from seamark.store import groups, ingest, schema
-from seamark.store.database import Database
 from seamark.store.query.selection import Selection
 
 runs = map("r{}".format, itertools.count())
@@ -27,24 +26,12 @@ runs = map("r{}".format, itertools.count())
 
 
 def said(attributes, property_test):
-    """Return attributes in the oracle's words, without what is derived."""
+    """Return attributes in the oracle's words, without those that are derived."""
     found = {}
     for one in attributes:
-        if one.path.startswith(("sys/", "monitoring/")):
-            continue
-        value = one.value
-        if one.family == "float_series":
-            value = property_test.summary(value)
-        elif one.family.endswith("_series"):
-            steps = (value.first_step, value.last_step)
-            value = {"last": value.last, "count": value.count, "steps": steps}
-        elif one.family == "atom":
-            value = [one.type, value]
-        elif one.family == "artifact":
-            value = value["hash"]
-        elif one.family == "statistic":
-            value = (value.kind, value.to_dict()) if value.count else None
-        found[one.path] = (one.family, value)
+        value = one.value["hash"] if one.family == "artifact" else one.value
+        if not one.path.startswith(("sys/", "monitoring/")):
+            found[one.path] = (one.family, property_test.in_words(one.family, value, one.type))
     return found
 
 
@@ -150,17 +137,17 @@ def test_numbers_come_back_as_they_were(builder, engines, store):
 def test_texts_come_back_as_they_were(builder, engines, store):
     """Long ones, ones with escapes, ones with characters that SQL or its drivers mind."""
     texts = {
-        "long": "ä%s" * (1 << 20),
+        "long": "ä%s" * (1 << 17),
         "odd": "%s %(x)s %% ? :x '\"`\\ \n\t\x7f {} $1 \U0001f600",
         "escaped": "a\\u0000b",
         "empty": "",
     }
     journal = builder().op("assign", atoms={path: ["string", text] for path, text in texts.items()})
-    journal.op("add", path="sys/tags", values=["x" * (1 << 20), *texts.values()])
+    journal.op("add", path="sys/tags", values=["x" * (1 << 17), *texts.values()])
     journal.texts("log", *enumerate(texts.values()))
     found, view = put(store, engines, journal)
     assert {path: found[path] for path in texts} == texts
-    assert found["sys/tags"] == {"x" * (1 << 20), *texts.values()}
+    assert found["sys/tags"] == {"x" * (1 << 17), *texts.values()}
     assert [point.text for point in view.texts("log")] == list(texts.values())
     tables = engines.Tables(store)
     for path, text in texts.items():
@@ -221,9 +208,7 @@ def test_times_at_the_ends_of_the_scale_are_kept(builder, engines, store):
 
 
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunks", "journals"])
-def test_numbers_of_paths_and_schemas_may_change_their_meaning(
-    builder, engines, store, set_groups, chunked
-):
+def test_numbers_of_paths_may_change_their_meaning(builder, engines, store, set_groups, chunked):
     """Frames before the change keep the old one, wherever folding stopped in between."""
     set_groups(1, 0 if chunked else 1 << 30)
     journal = builder().row({"a": 1.0, "b": 10.0}, 0)
@@ -247,35 +232,32 @@ def test_numbers_of_paths_and_schemas_may_change_their_meaning(
 
 
 @pytest.mark.once
-def test_thousands_of_attributes_come_and_go(builder, engines, store):
+def test_hundreds_of_attributes_come_and_go(builder, engines, store):
     journal = builder()
-    journal.op("assign", atoms={f"ns/atoms/{at}": ["int", at] for at in range(1000)})
-    journal.row({f"ns/series/{at}": float(at) for at in range(1000)}, 0)
+    journal.op("assign", atoms={f"ns/atoms/{at}": ["int", at] for at in range(100)})
+    journal.row({f"ns/series/{at}": float(at) for at in range(100)}, 0)
     journal.assign(ns0=1, ns=2).op("assign", atoms={"ns-": ["int", 3], "ns/ä": ["int", 4]})
     before = journal.offset
     journal.op("delete", paths=["ns"]).assign(ns__atoms__7=8)
     engines.fold(store, "many", [journal], [before])
     view = engines.look(store, "many", [journal])
-    assert len(view.attributes("ns")) == 2002
-    assert view.many_points([f"ns/series/{at}" for at in range(1000)])["ns/series/9"].value == [9.0]
+    assert len(view.attributes("ns")) == 202
+    assert view.many_points([f"ns/series/{at}" for at in range(100)])["ns/series/9"].value == [9.0]
     engines.fold(store, "many", [journal])
     found = {one.path: one.value for one in view.attributes() if not one.path.startswith("sys/")}
     assert found == {"ns0": 1, "ns-": 3, "ns/atoms/7": 8}
     assert view.series_paths() == []
 
 
-def test_a_delete_that_comes_late_counts_anew(builder, engines, store, monkeypatch):
+def test_a_delete_that_comes_late_counts_anew(builder, engines, store, set_groups):
     """Points on both sides of it are in the tables already, and so are groups of them."""
-    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
-        monkeypatch.setattr(ingest, name, 0)
+    set_groups(8)
     one, other = builder("one", t=1000), builder("two", t=1009)
     for step in range(20):
         one.row({"m": float(step)}, step)
     other.op("delete", paths=["m"])
     engines.fold(store, "late", [one])
-    view = engines.look(store, "late", [one, other])
-    assert view.attribute("m").value.count == 20
-    engines.fold(store, "late", [one, other])
+    view = engines.fold(store, "late", [one, other])
     value, points = view.attribute("m").value, view.points("m")
     assert 0 < value.count == len(points) < 20
     assert (value.min, value.last) == (points.value[0], 19.0)
@@ -317,29 +299,16 @@ def test_a_pattern_means_the_same_on_each_engine(builder, engines, store):
         assert "the database rejects the regular expression" in str(error)  # noqa: PT017 - PostgreSQL
 
 
-def test_a_page_asks_few_questions_however_many_paths_it_names(
-    builder, engines, store, monkeypatch
-):
+def test_a_page_asks_few_questions_however_many_paths_it_names(builder, engines, store, questions):
     engines.fold(store, "r", [builder().assign(a=1, b=2, c=3)])
-    tables, asked = engines.Tables(store), []
+    tables = engines.Tables(store)
 
-    def spy(name):
-        ask = getattr(Database, name)
-
-        def noted(*given, **values):
-            asked.append(name)
-            return ask(*given, **values)
-
-        monkeypatch.setattr(Database, name, noted)
-
-    def questions(query, columns):
+    def count(query, columns):
         tables.table(Selection(query=query, sort_by="a", limit=5), columns)  # learns the paths
-        asked.clear()
+        questions.clear()
         tables.table(Selection(query=query, sort_by="a", limit=5), columns)
-        return len(asked)
+        return len(questions)
 
-    for name in ("rows", "stream"):  # what `query` returns is of `stream`
-        spy(name)
-    few = questions("a > 0", ["a"])
+    few = count("a > 0", ["a"])
     assert few <= 6
-    assert questions("a > 0 AND b > 0 AND c > 0", ["a", "b", "c", "sys/state"]) == few
+    assert count("a > 0 AND b > 0 AND c > 0", ["a", "b", "c", "sys/state"]) == few

@@ -20,19 +20,15 @@ ELSEWHERE = {"host": "other", "boot": "b", "pid": 7, "start": 1}
 @pytest.fixture
 def statuses(folder):
     """Return a function that saves journals and returns the ranks of the run at a time."""
-    opened = []
 
     def ranks_at(now_ns, *journals):
         for each in journals:
             each.save(folder)
-        index = Index.open(folder.root, now_ns=lambda: now_ns)
-        opened.append(index)
-        index.refresh()
-        return index.view(folder.project, folder.run).ranks()
+        with Index.open(folder.root, now_ns=lambda: now_ns) as index:
+            index.refresh()
+            return index.view(folder.project, folder.run).ranks()
 
-    yield ranks_at
-    for index in opened:
-        index.close()
+    return ranks_at
 
 
 @pytest.fixture

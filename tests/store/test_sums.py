@@ -15,24 +15,9 @@ from seamark.store.fold import registers
 from seamark.store.fold.registers import SCALE, exact_sum, scaled_sum
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
-ODD = st.sampled_from(
-    [
-        0.0,
-        -0.0,
-        5e-324,
-        -5e-324,
-        sys.float_info.min,
-        math.nextafter(sys.float_info.min, 0.0),
-        sys.float_info.max,
-        -sys.float_info.max,
-        math.nextafter(registers._SUM_LIMIT, 0.0),
-        registers._SUM_LIMIT,
-        -registers._SUM_LIMIT,
-        1.0,
-        math.nextafter(1.0, 0.0),
-        math.nextafter(1.0, 2.0),
-    ]
-)
+EDGES = [0.0, 5e-324, 1.0, sys.float_info.min, sys.float_info.max, registers._SUM_LIMIT]
+EDGES += [math.nextafter(edge, 0.0) for edge in EDGES]
+ODD = st.sampled_from([*EDGES, *(-edge for edge in EDGES), math.nextafter(1.0, 2.0)])
 
 
 def by_fractions(values):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 
@@ -63,7 +62,6 @@ def chosen(index, query, **given):
 CHOSEN = [
     ("", "0123456"),
     ("lr = 0.1", "056"),
-    ("lr = 1", "1"),
     ("lr != 0.1", "14"),
     ("lr != 1180591620717411303424", "01456"),
     ("layers != 1180591620717411303424", "0123"),
@@ -71,20 +69,15 @@ CHOSEN = [
     (" OR ".join(f"sys/owner = user{number}" for number in range(1, 1200)), "135"),
     (" AND ".join(f"NOT sys/owner = user{number}" for number in range(1, 1200)), "0246"),
     (" OR ".join(f"lr = {number}" for number in range(60)), "14"),
-    (" AND ".join(f"NOT lr = {number}" for number in range(2, 60)), "0123456"),
     ('name = "\udc80"', ""),
     ("lr < 1", "0456"),
     ("lr <= 1", "01456"),
     ("lr = 0", "4"),
     ("lr = auto", "2"),
     ("lr >= a", "2"),
-    ("NOT lr = 0.1", "1234"),
     ("lr IS MISSING", "3"),
-    ("lr IS NOT MISSING", "012456"),
     ("gone IS MISSING", "0123456"),
-    ("gone = 1", ""),
     ("unheard/of = 1", ""),
-    ("NOT unheard/of = 1", "0123456"),
     ("loss < 1", "34"),
     ("loss > 1", "02"),
     ("loss = nan", "1"),
@@ -107,36 +100,27 @@ CHOSEN = [
     ("layers = 1180591620717411303424", "4"),
     ("layers < 1180591620717411303424", "0123"),
     ("layers:int = 18", "0"),
-    ("best = true", "1"),
     ("best != true", "0"),
     ('name =~ "^resnet"', "01"),
-    ('name !~ "^resnet"', "23"),
     ("name CONTAINS gg", "2"),
     ("name CONTAINS GG", "3"),
     ("name CONTAINS '%'", ""),
     ("name > resnet18", "12"),
-    ("sys/tags CONTAINS good", "01"),
     ("sys/tags NOT CONTAINS good", "23456"),
     ('sys/tags =~ "^ol"', "0"),
-    ("sys/tags CONTAINS good AND NOT sys/tags CONTAINS old", "1"),
     ("(lr = 1 OR lr = 0.1) AND layers > 20", "1"),
     ("when = '2026-01-02T10:00:00Z'", "2"),
     ("when > 2026-01-02T10:30", "3"),
-    ("when < 2026-01-03", "23"),
     ("sys/state = completed", "0"),
     ("sys/state = crashed", "3"),
     ("sys/state = running", ""),
     ("sys/id = r2", "2"),
     ("sys/owner = user1", "135"),
     ("sys/trashed = true", "6"),
-    ("sys/trashed = false", "012345"),
     ("sys/creation_time > 2001-09-09T02:20:00", "23456"),
     ("sys/running_time >= 0", "0123456"),
-    ("sys/running_time < 0", ""),
     ("lr IN (1, auto)", "12"),
-    ("lr in (0.1)", "056"),
     ("NOT lr IN (0.1, 1)", "234"),
-    ("lr NOT IN (0.1, 1)", "234"),
     ("layers IN (18, 1152921504606846977, 1180591620717411303424)", "024"),
     ("name IN (vgg, 'VGG')", "23"),
     ("best IN (true, false)", "01"),
@@ -144,23 +128,14 @@ CHOSEN = [
     ("loss IN (nan, inf)", "12"),
     ("lr IN (" + ", ".join(map(str, range(1200))) + ")", "14"),
     ("sys/tags IN (old, new)", "0"),
-    ("sys/tags IN ('good', 'old')", "01"),
     ("sys/tags NOT IN (good)", "23456"),
     ("sys/state IN (completed, Failed)", "01"),
-    ("sys/state = COMPLETED", "0"),
     ("sys/state NOT IN (created, completed)", "13"),
     ("sys/id IN (r1, r3, r9)", "13"),
-    ("sys/name = 5", ""),
-    ("sys/description CONTAINS x", ""),
-    ("sys/creation_time >= '-1d'", ""),
     ('sys/creation_time >= "-27h"', "3456"),
-    ("sys/creation_time < -1620m", "012"),
-    ("sys/creation_time:datetime >= -1w", "0123456"),
-    ("sys/creation_time < -1M", ""),
     ("sys/creation_time > -999999999M", "0123456"),
     ("sys/modification_time > 0001-01-01 AND sys/creation_time < 9999-12-31", "0123456"),
     ("when > -1M", "23"),
-    ("when < -1w", ""),
     ("when IN ('2026-01-02T11:00')", "3"),
     ("model CONTAINS .ckpt", "4"),
     ("weird IS MISSING", "012356"),
@@ -201,9 +176,7 @@ def test_a_query_chooses_the_runs_that_it_describes(index):
         ("loss < 1 AND NOT name > 3", "expected a text in quotes for 'name'", "3"),
     ],
 )
-def test_a_comparison_that_can_match_nothing_is_refused_with_its_place(
-    index, query, message, place
-):
+def test_a_comparison_that_can_match_nothing_is_refused(index, query, message, place):
     """Its answer, no run, would be none: where a path holds another type in every run."""
     with pytest.raises(QueryError, match=message) as caught:
         chosen(index, query)
@@ -285,34 +258,25 @@ def test_a_column_or_a_sort_that_means_nothing_is_refused(index, given, message)
         ("lr", "4650123", "1650423"),
         ("layers", "0132465", "4231065"),
         ("when", "2365410", "3265410"),
+        ("name", "3012654", "2103654"),
+        ("model", "4653210", "4653210"),
+        ("sys/state", "0365421", "1654230"),
+        ("sys/end_time", "0136542", "3106542"),
         ("unheard/of", "6543210", "6543210"),
     ],
 )
-def test_runs_are_sorted_with_nan_and_nothing_last_up_and_down(index, sort_by, up, down):
+def test_runs_are_sorted_and_pages_are_parts_of_that_order(index, sort_by, up, down):
     """Numbers, then texts, then NaN, then runs without a value; equal ones newest first."""
-    assert chosen(index, "", sort_by=sort_by) == up
-    assert chosen(index, "", sort_by=sort_by, ascending=False) == down
-
-
-SORTED = ["sys/creation_time", "sys/end_time", "sys/detail", "sys/state", "loss", "loss:min"]
-SORTED += ["lr", "layers", "when", "weird", "name", "model", "log", "unheard/of"]
-
-
-@pytest.mark.parametrize(
-    ("sort_by", "ascending"), list(zip(SORTED, itertools.cycle([True, False]), strict=False))
-)
-def test_pages_are_the_parts_of_one_order(index, sort_by, ascending):
-    given = {"trashed": None, "sort_by": sort_by, "ascending": ascending}
-    whole = index.table(Selection(**given), ["sys/id"])
-    ids = [row["sys/id"] for row in whole]
-    assert sorted(ids) == [f"r{n}" for n in range(7)]
-    for limit in (2, 5):
-        pages = [
-            index.table(Selection(**given, limit=limit, offset=n), ["sys/id"])
-            for n in range(0, 7, limit)
-        ]
-        assert [row["sys/id"] for page in pages for row in page] == ids
-        assert {page.total for page in pages} == {7}
+    for ascending, order in ((True, up), (False, down)):
+        given = {"trashed": None, "sort_by": sort_by, "ascending": ascending}
+        assert chosen(index, "", **given) == order
+        for limit in (2, 5):
+            pages = [
+                index.table(Selection(**given, limit=limit, offset=start), ["sys/id"])
+                for start in range(0, 7, limit)
+            ]
+            assert [row["sys/id"] for page in pages for row in page] == [f"r{n}" for n in order]
+            assert {page.total for page in pages} == {7}
 
 
 @pytest.mark.parametrize(

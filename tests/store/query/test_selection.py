@@ -89,9 +89,7 @@ def test_a_word_means_one_container_of_the_project_named_or_of_those_below_it(wo
         (f"data@sha256:{'d' * 8}", "p", ("artifact",), RunNotFoundError, "no artifact"),
     ],
 )
-def test_a_word_that_means_none_or_several_is_an_error_that_names_what_there_is(
-    word, project, kinds, error, message
-):
+def test_a_word_that_means_none_or_several_is_an_error(word, project, kinds, error, message):
     with pytest.raises(error, match=message):
         find_registered(CATALOG, word, project, kinds)
 

@@ -136,10 +136,12 @@ def test_errors_are_caught_by_neptunes_names(run, tmp_path):
 # ------------------------------------------------------------------- runs and projects
 
 
-@pytest.mark.parametrize("begin", [seamark.init_run, seamark.Run])
-def test_arguments_without_meaning_are_ignored(begin):
-    with begin(mode="disabled", **dict.fromkeys(IGNORED, 1)) as run:
+def test_arguments_without_meaning_cost_a_debug_line(caplog):
+    caplog.set_level(logging.DEBUG, "seamark")
+    with seamark.init_run(mode="disabled", **dict.fromkeys(IGNORED, 1)) as run:
         run["a"] = 1
+    told = [one for one in caplog.records if "has no effect in Seamark" in one.getMessage()]
+    assert [one.levelno for one in told] == [logging.DEBUG] * len(IGNORED)
 
 
 def test_run_and_project_are_constructors(tmp_path):

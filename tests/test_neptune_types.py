@@ -242,19 +242,16 @@ def test_sources_without_a_single_value_cannot_be_copied(run):
 
 
 def test_drawings_become_files(run):
-    """A figure, a picture and a table."""
+    """A figure, a picture, a table and charts, which can be read without a network or are small."""
     figure = pytest.importorskip("matplotlib.figure").Figure()
     image = pytest.importorskip("PIL.Image").new("RGB", (2, 2))
     table = pytest.importorskip("pandas").DataFrame({"a": [1]})
+    chart = pytest.importorskip("plotly.graph_objects").Figure()
     run["figure"] = figure
     run["more"] = {"image": image, "table": table, "lr": 0.1}
     paths = ("figure", "more/image", "more/table")
     assert [run[path].fetch_extension() for path in paths] == ["png", "png", "html"]
     assert run["figure"].fetch_bytes().startswith(b"\x89PNG")
-
-
-def test_plotly_gets_the_argument_include_plotlyjs(run):
-    chart = pytest.importorskip("plotly.graph_objects").Figure()
-    run["chart"].upload(chart, include_plotlyjs="cdn", wait=True)
     run["whole"] = chart
-    assert len(run["chart"].fetch_bytes()) < 1_000_000 < len(run["whole"].fetch_bytes())
+    run["small"].upload(chart, include_plotlyjs="cdn", wait=True)
+    assert len(run["small"].fetch_bytes()) < 1_000_000 < len(run["whole"].fetch_bytes())

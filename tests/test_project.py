@@ -162,13 +162,9 @@ class TestRunsTable:
             project.fetch_series("a", ["twin"])
 
     def test_an_id_of_several_runs_is_each_of_them(self, project, record):
-        shared = [record(0.1, project=f"team/x/{at}", custom_run_id="k") for at in "ab"]
-        assert shared[0] != shared[1]
-        copytree(
-            project.folder.root / "team/x/a" / shared[0],
-            project.folder.root / "team/x/b" / shared[0],
-        )
-        assert len(project.fetch_runs_table(id=shared[0])) == 2
+        run, root = record(0.1, project="team/x/a"), project.folder.root
+        copytree(root / "team/x/a" / run, root / "team/x/b" / run)
+        assert len(project.fetch_runs_table(id=run)) == 2
 
     def test_without_pandas_the_error_names_the_extra(self, tmp_path):
         """NumPy and rows work without it; listing imports neither it nor torch."""

@@ -209,13 +209,6 @@ def test_a_wrong_on_duplicate_is_refused_and_nothing_is_made():
     assert not Path(".seamark").exists()
 
 
-def test_parameters_of_a_file_count_as_those_given():
-    Path("run.yaml").write_text("params: {lr: 0.1}\n")
-    run = begin(config_path="run.yaml")
-    assert begin(params={"lr": 0.1}, on_duplicate="reuse").id == run.id
-    assert begin(config_path="run.yaml", on_duplicate="reuse").id == run.id
-
-
 @pytest.mark.once
 def test_processes_at_once_get_revisions_of_their_own():
     """Whoever comes later goes on with the newest run."""

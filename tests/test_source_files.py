@@ -104,17 +104,6 @@ def test_number_and_bytes_of_files_are_limited_and_that_is_said(monkeypatch, cap
     assert "source_files: 7 files are stored" in caplog.text
 
 
-@pytest.mark.usefixtures("either_way")
-def test_folder_with_very_many_files_is_not_searched_to_its_end(monkeypatch):
-    write(*(f"big/{number:04}.py" for number in range(500)))
-    monkeypatch.setattr(uploads, "_MAX_FILES", 10)
-    looked = []
-    real = Walk._is_inside
-    monkeypatch.setattr(Walk, "_is_inside", lambda *given: looked.append(1) or real(*given))
-    assert len(kept("big")) == 10
-    assert len(looked) < 30
-
-
 def test_ignored_files_are_left_out():
     write("train.py", "lib/a.py", "lib/a.log", "lib/keep.log", "build/x.py", "data/big/one.py")
     write("lib/tmp/b.py", "top.txt", "lib/top.txt", "data/small.py")
@@ -145,13 +134,10 @@ def test_file_or_folder_that_is_named_is_kept_even_if_it_is_ignored(targets, nam
     assert kept(*targets) == names
 
 
-@pytest.mark.parametrize(
-    "rules", [b"\xff\xfe\0\n[\n\\\n!\n/\n", b"x" * (1 << 20), b"*.log\n" * 100_000]
-)
-def test_malformed_and_very_many_rules_ignore_nothing_else(rules):
+def test_malformed_rules_ignore_nothing_else():
     write("a" * 200 + ".py")
     Path(".git").mkdir()
-    Path(".gitignore").write_bytes(rules)
+    Path(".gitignore").write_bytes(b"\xff\xfe\0\n[\n\\\n!\n/\n")
     assert kept("*.py") == {"a" * 200 + ".py"}
 
 
@@ -270,7 +256,7 @@ def test_number_of_searched_files_is_limited_however_few_match(monkeypatch):
 
 
 def test_names_that_git_prints_are_limited(monkeypatch):
-    write(*(f"many/{number}" for number in range(1000, 2000)))
+    write(*(f"many/{number}" for number in range(1000, 1300)))
     monkeypatch.setattr(walk_module, "_MAX_NAME_BYTES", 1024)
     run = recorded("many")
     assert 150 < len(names_of(run)) < 250
@@ -318,9 +304,7 @@ def test_missing_target_costs_a_warning_and_nothing_else(caplog, capfd):
     assert "lost" not in said
 
 
-@pytest.mark.parametrize(
-    ("given", "got"), [(5, "int: 5"), (["a.py", 5], "int: 5"), ({"a": 1}, "dict: {'a': 1}")]
-)
+@pytest.mark.parametrize(("given", "got"), [(["a.py", 5], "int: 5"), ({"a": 1}, "dict: {'a': 1}")])
 def test_target_that_names_no_files_is_refused_at_once(given, got):
     with pytest.raises(seamark.errors.ArgumentError) as caught:
         seamark.init_run(source_files=given)

@@ -188,13 +188,6 @@ def test_objects_that_draw_themselves_as_html_are_whole_pages():
         File.as_html(5)
 
 
-def test_charts_of_plotly_can_be_read_offline():
-    go = pytest.importorskip("plotly.graph_objects")
-    chart = go.Figure(go.Scatter(y=[1, 2]))
-    whole, small = File.as_html(chart), File.as_html(chart, include_plotlyjs="cdn")
-    assert len(whole.content) > 1_000_000 > len(small.content)
-
-
 # -------------------------------------------------------------------- histograms
 
 

@@ -5,9 +5,7 @@ from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, JournalError, ReadOnlyError, RunNotFoundError
-from seamark.index.index import Index
 from seamark.reading.names import generated_name
-from seamark.run.run import make_run
 
 
 def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
@@ -45,19 +43,6 @@ def test_a_run_is_opened_by_each_of_its_names(tmp_path, mode):
                     assert opened["val/loss"].fetch_last() == 0.5
     assert len([*(tmp_path / "p" / "sub").iterdir()]) == 2
     assert not (tmp_path / "default").exists()
-
-
-def test_a_whole_id_opens_no_index(tmp_path, monkeypatch):
-    run = recorded(tmp_path)
-
-    def no_index(*_, **__):
-        raise AssertionError
-
-    monkeypatch.setattr(Index, "open", no_index)
-    for project, word in (("p", run), (None, f"p/{run}")):
-        make_run(project=project, with_id=word, root=tmp_path, mode="read-only")
-    with pytest.raises(AssertionError):
-        make_run(project="p", with_id="a name", root=tmp_path, mode="read-only")
 
 
 def test_the_beginning_of_an_id_opens_a_run_for_reading_only(tmp_path):

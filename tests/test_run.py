@@ -23,17 +23,7 @@ from journals import headers, journals
 from journals import operations as ops
 from recording import QUIET
 
-from seamark import Run, init_run
-from seamark.errors import (
-    ArgumentError,
-    InactiveRunError,
-    PathError,
-    ReadOnlyError,
-    RunNotFoundError,
-    SeamarkError,
-    UnknownArgumentError,
-    ValueKindError,
-)
+from seamark import Run, errors, init_run
 from seamark.reading.names import generated_name
 from seamark.run.run import make_run
 from seamark.types import File
@@ -74,33 +64,30 @@ def in_python(code, *args, **environment):
     return subprocess.run(words, check=False, timeout=240, **more)
 
 
-# -------------------------------------------------------------------- arguments
-
-
 def test_a_wrong_argument_is_an_exact_error_and_creates_nothing(start, root):
     for given, error, message in (
-        ({"tag": 1}, UnknownArgumentError, "'tag'.*did you mean 'tags'"),
-        ({"custom_id": 1}, UnknownArgumentError, "'custom_id'.*did you mean 'custom_run_id'"),
+        ({"tag": 1}, errors.UnknownArgumentError, "'tag'.*did you mean 'tags'"),
+        ({"custom_id": 1}, errors.UnknownArgumentError, "'custom_id'.*mean 'custom_run_id'"),
         ({"zzzz": 1}, TypeError, "'zzzz'"),
-        ({"mode": "ofline"}, ArgumentError, "mode.*'offline'"),
-        ({"ranks": "one"}, ArgumentError, "ranks"),
-        ({"resume": True}, ArgumentError, "resume"),
-        ({"dependencies": 3}, ArgumentError, "dependencies: expected 'infer'"),
-        ({"dependencies": "missing.txt"}, ArgumentError, "dependencies.*'missing.txt'"),
-        ({"checkpoints": "copy"}, ArgumentError, "checkpoints"),
-        ({"name": 5}, ArgumentError, "name: expected a string"),
-        ({"params": 5}, ArgumentError, "params: expected a mapping, .*, got int: 5"),
-        ({"with_id": "a", "custom_run_id": "b"}, ArgumentError, "with_id and custom_run_id"),
-        ({"mode": "read-only"}, ArgumentError, "with_id"),
-        ({"tags": [1]}, ValueKindError, "tags"),
-        ({"project": "a/blobs"}, PathError, "such as 'blobs-project'"),
-        ({"project": "Journal"}, PathError, "reserved"),
-        ({"project": "../up"}, PathError, "project"),
-        ({"custom_run_id": "unknown", "mode": "read-only"}, RunNotFoundError, "no run"),
+        ({"mode": "ofline"}, errors.ArgumentError, "mode.*'offline'"),
+        ({"ranks": "one"}, errors.ArgumentError, "ranks"),
+        ({"resume": True}, errors.ArgumentError, "resume"),
+        ({"dependencies": 3}, errors.ArgumentError, "dependencies: expected 'infer'"),
+        ({"dependencies": "missing.txt"}, errors.ArgumentError, "dependencies.*'missing.txt'"),
+        ({"checkpoints": "copy"}, errors.ArgumentError, "checkpoints"),
+        ({"name": 5}, errors.ArgumentError, "name: expected a string"),
+        ({"params": 5}, errors.ArgumentError, "params: expected a mapping, .*, got int: 5"),
+        ({"with_id": "a", "custom_run_id": "b"}, errors.ArgumentError, "with_id and custom_run_id"),
+        ({"mode": "read-only"}, errors.ArgumentError, "with_id"),
+        ({"tags": [1]}, errors.ValueKindError, "tags"),
+        ({"project": "a/blobs"}, errors.PathError, "such as 'blobs-project'"),
+        ({"project": "Journal"}, errors.PathError, "reserved"),
+        ({"project": "../up"}, errors.PathError, "project"),
+        ({"custom_run_id": "unknown", "mode": "read-only"}, errors.RunNotFoundError, "no run"),
     ):
         with pytest.raises(error, match=message) as caught:
             start(**given)
-        assert isinstance(caught.value, SeamarkError)
+        assert isinstance(caught.value, errors.SeamarkError)
         assert not root.exists(), given
 
 
@@ -135,19 +122,13 @@ def test_arguments_win_over_variables_and_those_of_seamark_over_those_of_neptune
     for name in ("SEAMARK_CUSTOM_RUN_ID", "NEPTUNE_CUSTOM_RUN_ID"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("NEPTUNE_MODE", "disabled")
-    assert start(None).mode == "disabled"
-    monkeypatch.setenv("SEAMARK_MODE", "offline")
-    assert start(None).mode == "offline"
-    assert start(None, mode="debug").mode == "debug"
+    assert (start(None).mode, start(None, mode="debug").mode) == ("disabled", "debug")
     monkeypatch.setenv("SEAMARK_MODE", "nonsense")
-    with pytest.raises(ArgumentError, match=r"^SEAMARK_MODE: .*nonsense"):
+    with pytest.raises(errors.ArgumentError, match=r"^SEAMARK_MODE: .*nonsense"):
         start(None)
     monkeypatch.setenv("SEAMARK_MODE", "online")
     monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "elsewhere"))
     assert start("p", root=None).root == tmp_path / "elsewhere"
-
-
-# -------------------------------------------------------------------- modes
 
 
 @pytest.mark.parametrize("mode", ["async", "sync", "offline"])
@@ -202,7 +183,7 @@ def test_a_read_only_run_writes_nothing(start, frames, caplog):
     before = frames(run)
     reader = reopened(run)
     assert (reader["a"].fetch(), reader["m"].fetch_points().step.tolist()) == (1, [3])
-    with pytest.raises(ReadOnlyError, match=run.id):
+    with pytest.raises(errors.ReadOnlyError, match=run.id):
         reader["a"] = 2
     for step in range(3):
         reader.log_metrics({"m": 1.0}, step=step)
@@ -236,9 +217,6 @@ def test_the_root_of_a_debug_run_is_gone_with_the_process():
     assert not Path(".seamark").exists()
 
 
-# -------------------------------------------------------------------- opening again
-
-
 def test_an_owner_goes_on_with_a_run_where_it_was(start):
     first = start(name="first")
     first.log_metrics({"a": 1.0, "b": 1.0})
@@ -249,7 +227,7 @@ def test_an_owner_goes_on_with_a_run_where_it_was(start):
     second = start(with_id=first.id, owner=True)
     second.log_metrics({"a": 2.0})
     second["text"].append("y")
-    with pytest.raises(SeamarkError, match="'atom'"):
+    with pytest.raises(errors.SeamarkError, match="'atom'"):
         second["atom"].append(1.0)
     assert second["sys/state"].fetch() == "running"
     assert second["a"].fetch_points().step.tolist() == [0, 41, 42]
@@ -285,9 +263,6 @@ def test_processes_with_one_custom_run_id_write_to_one_run_of_a_project(start):
     assert len(first.folder.journals()) == 2
 
 
-# -------------------------------------------------------------------- the end
-
-
 def test_a_stopped_run_is_completed_and_can_be_read(start, capsys, caplog):
     """It tells where it is; writing raises and says how; log_metrics only warns, once."""
     run = start()
@@ -303,7 +278,7 @@ def test_a_stopped_run_is_completed_and_can_be_read(start, capsys, caplog):
     assert len(told) == 2
     assert all(run.id in line for line in told)
     assert "seamark show" in told[1]
-    with pytest.raises(InactiveRunError, match="with_id"):
+    with pytest.raises(errors.InactiveRunError, match="with_id"):
         run["b"] = 2
     for step in range(3):
         run.log_metrics({"m": 1.0}, step=step)
@@ -385,9 +360,6 @@ def test_a_process_that_ends_without_stop_completes_its_run(root, code):
     assert reader["a"].fetch_points().value.tolist() == [1.0]
 
 
-# -------------------------------------------------------------------- log_metrics
-
-
 class Wild:
     """Refuses everything."""
 
@@ -438,9 +410,6 @@ def test_log_metrics_keeps_what_it_can(start, caplog, capsys):
     assert journals(run)[0].frames[-1].record["dropped"] == told
     assert reopened(run)["monitoring/seamark/dropped"].fetch() == told
     assert "14 values or records were lost" in capsys.readouterr().err
-
-
-# -------------------------------------------------------------------- processes, pickles
 
 
 def test_nothing_is_on_disk_before_the_first_record(root):
@@ -500,7 +469,7 @@ def test_a_token_is_in_no_pickle_repr_message_or_structure_of_a_run(start, monke
     for given in ({"api_token": token}, {}):
         run = start(**given)
         run["x"] = 1
-        with pytest.raises(PathError) as caught:
+        with pytest.raises(errors.PathError) as caught:
             run["bad\npath"] = 1
         assert token not in repr(run) + repr(vars(run)) + str(run.get_structure())
         assert token not in str(caught.value)

@@ -2,7 +2,7 @@
 
 Each deed ends before the next one begins, whoever does it. So what the journals of a run say
 together is what one journal would, in the order of the deeds: the oracle of the fold is asked about
-that one. Plain values tell its state, and what is kept of numbers.
+that one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ WORKERS = 3
 PATHS = ("a", "a/b", "c", "c/d", "parameters/lr")
 SERIES = ("a", "c/d", "loss", "loss")
 SETS = ("a/b", "words", "sys/tags", "sys/group_tags")
-KEPT = ("kept/a", "kept/b")
 TEXTS = ("one", "two", "three")
-STATES = ("running", "failed", "suspended", "interrupted", "completed")
 
 
 @dataclass
@@ -38,10 +36,6 @@ class Container:
     name: str
     book: JournalBuilder = field(default_factory=JournalBuilder)
     ever: dict[str, set[str]] = field(default_factory=dict)
-    seen: dict[str, dict[int, list[float]]] = field(default_factory=dict)
-    killed: set[int] = field(default_factory=set)
-    state: str | None = "running"
-    """None: it had several owners; who wins is not this test's to say."""
     attempt: int = 0
     """The newest one."""
     points: list[tuple[int, int]] = field(default_factory=list)
@@ -53,10 +47,6 @@ class Container:
     def other(self, path, family):
         """Return whether somebody ever had another family there."""
         return bool(self.ever.get(path, set()) - {family})
-
-    @property
-    def trashed(self):
-        return self.visible().get("sys/trashed", ("", None))[1] == ["bool", True]
 
 
 @dataclass
@@ -98,8 +88,6 @@ class RunModel:
         self.at = 0
         self.told: list[str] = []
 
-    # ------------------------------------------------------------------- what is drawn
-
     def worker(self):
         return self.draw.randrange(WORKERS)
 
@@ -115,8 +103,6 @@ class RunModel:
     def some_words(self):
         return self.draw.choices("uvw", k=self.draw.randint(1, 2))
 
-    # ------------------------------------------------------------------- what is asked
-
     def hire(self, root):
         self.caches += 1
         cache = self.folder / f"cache{self.caches}"
@@ -124,20 +110,16 @@ class RunModel:
         return self.crew.hire(root, cache)
 
     def do(self, worker, deed, *given):
-        """Have a worker do something, and note it beside what it recorded."""
         asked = self.workers[worker]
         self.told.append(f"{asked.pid} {deed} {given}")
-        try:
-            return asked.do(deed, *given)
-        except RefusedError as error:
-            self.told[-1] += f" {error}"
-            raise
+        return asked.do(deed, *given)
 
     def attempt(self, worker, deed, *given):
         """Do what may be refused; return what it was refused with."""
         try:
             self.do(worker, deed, *given)
         except RefusedError as error:
+            self.told[-1] += f" {error}"
             return error
         return None
 
@@ -146,9 +128,6 @@ class RunModel:
             getattr(self, deed)()
         elif self.held:
             getattr(self, deed)(*self.draw.choice(list(self.held.items())))
-
-    def runs(self, *, trashed=False):
-        return [one for one in self.containers if one.trashed is trashed]
 
     def hold(self, worker, container, **more):
         self.at += 1
@@ -159,52 +138,25 @@ class RunModel:
         """Do what gives a worker something more to hold."""
         return self.do(worker, deed, self.at + 1, *given)
 
-    # ------------------------------------------------------------------- runs
-
     def begin(self):
         worker, project = self.worker(), self.draw.choice(PROJECTS)
-        given: dict[str, Any] = {"params": {"lr": 1}}
-        if self.draw.random() < 0.5:
-            given["groups"] = self.some_words()
-        if self.draw.random() < 0.5:
-            given["name"] = "one"
-        if self.containers and self.draw.random() < 0.5:
-            given["start"] = False
+        given = {"params": {"lr": 1}, "name": "one", "groups": self.some_words()}
         made = Container(project, self.take(worker, "begin", project, given))
-        made.state = "created" if "start" in given else "running"
-        self.assigned(made, {"parameters/lr": 1})
-        if "name" in given:
-            self.assigned(made, {"sys/name": "one"})
-        if "groups" in given:
-            made.book.op("add", path="sys/group_tags", values=given["groups"])
+        self.assigned(made, {"parameters/lr": 1, "sys/name": "one"})
+        made.book.op("add", path="sys/group_tags", values=given["groups"])
         made.ever |= {"sys/tags": {"string_set"}, "sys/group_tags": {"string_set"}}
         self.containers.append(made)
         self.hold(worker, made, owner=True)
 
     def open(self):
-        runs = self.runs()
-        if not runs:
-            return
-        worker, run = self.worker(), self.draw.choice(runs)
+        worker, run = self.worker(), self.draw.choice(self.containers)
         owner = self.draw.choice([False, False, True])
         self.take(worker, "open", run.project, run.name, owner)
-        if owner:
-            self.owns(run)
         self.hold(worker, run, owner=owner)
-
-    def owns(self, run):
-        others = any(one.container is run and one.owner for one in self.held.values())
-        run.state = None if others or run.state is None else "running"
 
     def stop(self, at, held):
         self.do(held.worker, "stop", at)
-        self.left(at)
-
-    def left(self, at):
-        """Take it that a container was stopped."""
-        held = self.held.pop(at)
-        if held.owner and held.container.state == "running":
-            held.container.state = "completed"
+        del self.held[at]
 
     def leave(self):
         """A process ends, or is killed; another one takes its place."""
@@ -213,40 +165,7 @@ class RunModel:
         self.told.append(f"{was.pid} {'killed' if kill else 'ended'}")
         (was.kill if kill else was.end)()
         self.workers[worker] = self.hire(self.root)
-        for at in [at for at, one in self.held.items() if one.worker == worker]:
-            if not kill:
-                self.left(at)
-                continue
-            held = self.held.pop(at)
-            run = held.container
-            run.killed.add(at)
-            if held.owner and run.state == "running":
-                run.state = "crashed"
-
-    def alone(self, at, container, path):
-        """Return whether nobody else who lives keeps something there.
-
-        Who keeps numbers in memory does not hear that somebody else emptied the path.
-        """
-        return not any(other in self.held for other in container.seen.get(path, {}) if other != at)
-
-    def set_state(self, at, held):
-        state = self.draw.choice(STATES)
-        error = self.attempt(held.worker, "set_state", at, state)
-        assert bool(error) is not held.owner, error
-        if not error:
-            run = held.container
-            owners = [one for one in self.held.values() if one.container is run and one.owner]
-            run.state = state if len(owners) == 1 and run.state is not None else None
-
-    def trash(self):
-        trashed = self.draw.random() < 0.5
-        if runs := self.runs(trashed=not trashed):
-            run = self.draw.choice(runs)
-            self.do(self.worker(), "trash", run.project, run.name, trashed)
-            self.assigned(run, {"sys/trashed": trashed})
-
-    # ------------------------------------------------------------------- what is recorded
+        self.held = {at: one for at, one in self.held.items() if one.worker != worker}
 
     def assigned(self, container, values):
         for path in values:
@@ -269,32 +188,13 @@ class RunModel:
     def pointed(held):
         """Take it that a point was written, of the attempt of who holds the run."""
         run = held.container
-        if held.attempt is not None:
+        if held.owner:
             run.points.append((run.book.said[-1].offset, held.attempt))
-        RunModel.began(held)
-
-    @staticmethod
-    def began(held):
-        if held.container.state == "created" and held.owner:
-            held.container.state = "running"
 
     def assign(self, at, held):
         path, value = self.draw.choice(PATHS), self.some_value()
         if self.write(at, held, "atom", path, "assign", value):
             self.assigned(held.container, {path: value})
-
-    def say(self, at, held):
-        path, text = self.draw.choice(["sys/name", "sys/description"]), self.draw.choice(TEXTS)
-        self.do(held.worker, "assign", at, path, text)
-        self.assigned(held.container, {path: text})
-
-    def params(self, at, held):
-        values = {self.draw.choice(["lr", "opt/b"]): self.some_value() for _ in range(2)}
-        given = {f"parameters/{key}": value for key, value in values.items()}
-        if error := self.attempt(held.worker, "params", at, values):
-            assert any(held.container.other(path, "atom") for path in given), error
-        else:
-            self.assigned(held.container, given)
 
     def extend(self, at, held):
         path, step = self.draw.choice(SERIES), self.some_step()
@@ -350,43 +250,25 @@ class RunModel:
 
     def clear(self, at, held):
         """Empty a series or a set; whatever is there by somebody else, too."""
-        container, path = held.container, self.draw.choice([*SERIES, *SETS, *KEPT, "files"])
-        if not self.alone(at, container, path):
-            return
+        container, path = held.container, self.draw.choice([*SERIES, *SETS, "files"])
         family = container.visible().get(path, ("",))[0]
-        if path in container.seen:
-            family = "statistic"
         if error := self.attempt(held.worker, "clear", at, path):
             assert error.kind == "FamilyError", error
-            can = family.endswith("_series") or family in ("string_set", "statistic")
+            can = family.endswith("_series") or family == "string_set"
             assert not can or container.other(path, family), error
         else:
             container.book.op("clear", path=path)
-            container.seen.pop(path, None)
 
     def delete(self, at, held):
         """Delete what is at a path and below."""
-        container, path = held.container, self.draw.choice([*PATHS, *SERIES, "words", *KEPT])
-        if not self.alone(at, container, path):
-            return
-        there = [*container.visible(), *container.seen]
+        container, path = held.container, self.draw.choice([*PATHS, *SERIES, "words"])
+        there = container.visible()
         inside = any(one == path or one.startswith(path + "/") for one in there)
         if error := self.attempt(held.worker, "delete", at, path):
             assert error.kind == "MissingFieldError", error
             assert not inside, error
         else:
             container.book.op("delete", paths=[path])
-            container.seen.pop(path, None)
-
-    def keep(self, at, held):
-        """Keep statistics of numbers: those of all processes add up."""
-        path = self.draw.choice(KEPT)
-        values = [float(self.draw.randrange(-9, 9)) for _ in range(self.draw.randint(1, 4))]
-        self.do(held.worker, "keep", at, path, values)
-        held.container.seen.setdefault(path, {}).setdefault(at, []).extend(values)
-        self.began(held)
-
-    # ------------------------------------------------------------------- attempts
 
     def checkpoint(self, at, held):
         """Save what a training needs to go on from here."""
@@ -400,23 +282,17 @@ class RunModel:
         Who owned the run stops first: what one of an older attempt goes on to record is hidden or
         not by when its journals were opened.
         """
-        saved = [one for one in self.saved if not one[0].trashed]
-        if not saved:
+        if not self.saved:
             return
         worker = self.worker()
-        run, offset, state = self.draw.choice(saved)
+        run, offset, state = self.draw.choice(self.saved)
         for at, held in list(self.held.items()):
             if held.container is run and held.owner:
                 self.stop(at, held)
         assert self.take(worker, "resume", run.project, state) == run.name
         run.attempt += 1
         run.book.hidden |= {at for at, of in run.points if at >= offset and of < run.attempt}
-        for parts in run.seen.values():
-            run.killed |= parts.keys()  # of these, what the checkpoint had is left
-        self.owns(run)
         self.hold(worker, run, owner=True)
-
-    # ------------------------------------------------------------------- reading
 
     def document(self, asked, one):
         return dict(asked.do("read_at", "run", one.project, one.name))
@@ -430,29 +306,13 @@ class RunModel:
         """Who holds a container reads it."""
         self.compare(held.container, self.do(held.worker, "own", at))
 
-    def look(self):
-        asked = self.workers[self.worker()]
-        self.compare_tables(asked, self.draw.choice(PROJECTS), self.draw.choice("uvw"))
-
-    def compare_tables(self, asked, project, name):
-        inside = [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
-        assert set(asked.do("found", project)) == {one.name for one in inside}
-        shown = {one.name: one.visible() for one in inside}
-
-        def has(run, path):
-            family, value = shown[run.name].get(path, ("", None))
-            return value if family == "string_set" else set()
-
-        members = {one.name for one in inside if name in has(one, "sys/group_tags")}
-        assert set(asked.do("members", project, name)) == members
-
     def compare(self, one, told):
         """Compare what was read of a container with what must be there."""
         found = dict(told["attributes"])
         assert "monitoring/seamark/fold_errors" not in found
         assert "monitoring/seamark/dropped" not in found
         wanted = one.visible()
-        shown = {path for path in found if not path.startswith(("sys/", "monitoring/", "kept/"))}
+        shown = {path for path in found if not path.startswith(("sys/", "monitoring/"))}
         assert shown == {path for path in wanted if not path.startswith("sys/")}
         for path, (family, value) in wanted.items():
             got = found.get(path)
@@ -476,29 +336,10 @@ class RunModel:
                 lines = told[part].get(path, {"step": [], "value": []})
                 assert lines["step"] == [point[0] for point in points], path
                 assert lines["value"] == [point[1] for point in points], path
-        self.compare_kept(one, found)
-        if one.state is not None:
-            assert found["sys/state"]["value"] == one.state
-
-    def compare_kept(self, one, found):
-        """Compare what is kept of numbers: of who lives or was killed, some first part is there."""
-        loose = one.killed | self.held.keys()
-        for path, parts in one.seen.items():
-            sums = {(0, 0.0)}
-            for at, values in parts.items():
-                ends = range(len(values) + 1) if at in loose else [len(values)]
-                first = [(end, sum(values[:end])) for end in ends]
-                sums = {(m + n, x + y) for m, x in sums for n, y in first}
-            seen = found.get(path, {}).get("value", {"count": 0, "sum": 0.0})
-            assert (seen["count"], seen["sum"]) in sums, path
-
-    # ------------------------------------------------------------------- the end
 
     def everything(self, asked):
         for one in self.containers:
             self.compare(one, self.document(asked, one))
-        for project in PROJECTS:
-            self.compare_tables(asked, project, "u")
 
     def end(self):
         """Read all of it: here, from the bytes alone, and from a copy."""
@@ -506,8 +347,6 @@ class RunModel:
         self.everything(self.hire(self.root))
         for worker in self.workers:
             worker.end()
-        for at in list(self.held):
-            self.left(at)
         self.everything(self.hire(self.root))
         copy = self.folder / "copy"
         shutil.copytree(self.root, copy)
@@ -515,10 +354,10 @@ class RunModel:
 
 
 BEGINNING = ("begin", "row", "upload_files", "checkpoint", "row", "resume", "extend")
-DEEDS = ("begin", "open", "leave", "trash", "resume", "resume", "read", "look")
+DEEDS = ("begin", "open", "leave", "resume", "resume", "read")
 DEEDS_OF_HELD = (
-    *("stop", "set_state", "assign", "say", "params", "extend", "row", "text", "change_set"),
-    *("upload", "upload_files", "delete_files", "clear", "delete", "keep", "read_own"),
+    *("stop", "assign", "extend", "row", "text", "change_set"),
+    *("upload", "upload_files", "delete_files", "clear", "delete", "read_own"),
     *("checkpoint", "checkpoint"),
 )
 

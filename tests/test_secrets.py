@@ -23,7 +23,7 @@ NAMES = [
     *("argument by name", "argument in an address", "variable of a name that was given"),
     *("api token", "params of init_run", "description", "assigned", "assigned, nested"),
     *("assigned in a list", "exception", "variable in a frame", "remote of git"),
-    *("remote of git, rewritten", "artifact", "hyperparameter", "in a child"),
+    *("remote of git, rewritten", "artifact", "in a child"),
 ]
 PLANTED = {
     **{name: re.sub("[, ]+", "-", name) + "-7f3a" for name in NAMES},
@@ -84,10 +84,6 @@ SCRIPT = """
         worker.start()
         worker.join()
         assert worker.exitcode == 0
-        if "lightning" in sys.argv:
-            from seamark.lightning import SeamarkLogger
-            logger = SeamarkLogger(run=run)
-            logger.log_hyperparams({"model": {"token": planted["hyperparameter"], "width": 8}})
         try:
             with run:
                 password = planted["variable in a frame"]
@@ -123,10 +119,7 @@ def command(*words):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("hosts", [[], pytest.param(["lightning"], marks=pytest.mark.slow)])
-def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
-    if hosts:
-        pytest.importorskip("pytorch_lightning")
+def test_no_planted_secret_reaches_the_disk_or_the_screen():
     Path("train.py").write_text(textwrap.dedent(SCRIPT))
     rewritten = f"url.https://{PLANTED['remote of git, rewritten']}@host/.insteadOf"
     for words in (
@@ -143,7 +136,6 @@ def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
         f"logger.url=https://u:{PLANTED['argument in an address']}@host",
         f"https://host/x?sig={PLANTED['argument, signed']}&x=1",
         PLANTED["argument by shape"],
-        *hosts,
         given=json.dumps(PLANTED),
         REGISTRY_PASSWORD=PLANTED["variable"],
         SITE_CODE=PLANTED["variable of a name that was given"],

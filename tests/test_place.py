@@ -8,17 +8,30 @@ from seamark.errors import ArgumentError, JournalError, ReadOnlyError, RunNotFou
 from seamark.reading.names import generated_name
 
 
-def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
+def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path, monkeypatch):
     file = tmp_path / "file"
     file.write_text("x")
     for root in (file, file / "below"):
         with pytest.raises(JournalError, match="root: expected a writable folder"):
             seamark.init_run(root=root)
     assert file.read_text() == "x"
+    with monkeypatch.context() as patched:
+        patched.setattr("os.access", lambda *_: False)
+        with pytest.raises(JournalError, match=r"writable folder, got .*: Perm"):
+            seamark.init_run(root=tmp_path)
     with pytest.raises(ArgumentError, match="root: expected a path or None, got int: 5"):
         seamark.init_run(root=5)
     with pytest.raises(ArgumentError, match="NUL"):
         seamark.init_run(root="a\0b")
+
+
+def test_a_purged_run_is_not_started_again(tmp_path):
+    run = seamark.init_run(custom_run_id="k", root=tmp_path)
+    run.stop()
+    run.folder.purged_mark.parent.mkdir()
+    run.folder.purged_mark.touch()
+    with pytest.raises(ArgumentError, match="was purged"):
+        seamark.init_run(custom_run_id="k", root=tmp_path)
 
 
 def recorded(root, project="p", **given):

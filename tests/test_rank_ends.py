@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 from command import output_of
@@ -227,6 +228,26 @@ def test_a_sigterm_is_noted_at_once_as_sigkill_may_follow(tmp_path, when, ranks)
         assert worker.stdout.readline() == "got it\n"
     assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
     assert opened(tmp_path)["sys/state"].fetch() == "interrupted"
+
+
+def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path):
+    """In a collective no handler of Python's is called, and SIGKILL comes soon."""
+    code = """
+        import ctypes
+        from seamark.capture.ending import sigterm
+        sigterm._EXIT_TIMEOUT_S = 600  # it does not get to die by itself
+        run = begin()
+        libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+        libc.pthread_mutex_lock(mutex)
+        print("ready", flush=True)
+        libc.pthread_mutex_lock(mutex)
+    """
+    with started_ranks(code, tmp_path) as (worker,):
+        worker.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 60
+        while statuses(tmp_path)[0][0] == "running" and time.monotonic() < deadline:
+            os.sched_yield()
+    assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
 
 
 @pytest.mark.once

@@ -42,13 +42,13 @@ def forks():
 def start(forks):
     """Record in a new process, which is killed then.
 
-    Returns a function of the environment and the arguments of the run. It returns the id of the
-    run, or the last line of what went wrong.
+    Returns a function of environment, command line and arguments of the run. It returns the id of
+    the run, or the last line of what went wrong.
     """
 
-    def start(environment=None, **given):
+    def start(environment=None, arguments=(), **given):
         more = {**(environment or {}), "GIVEN": json.dumps(given)}
-        (done,) = forks.run(PROGRAM, name="train.py", environments=[more])
+        (done,) = forks.run(PROGRAM, *arguments, name="train.py", environments=[more])
         return (done.stdout or done.stderr).strip().splitlines()[-1]
 
     return start
@@ -68,6 +68,7 @@ def test_a_restarted_job_goes_on_with_its_run(start):
     run = seamark.init_run(with_id=first, mode="read-only")
     assert run["a"].fetch_points().step.tolist() == [1, 2, 3]
     assert sorted(header["attempt"] for header in journals.headers(run)) == [0, 1, 2]
+    assert start(again(2), ["--fold=1"], value=3) != first  # another command line
 
 
 @pytest.mark.once

@@ -2,7 +2,7 @@
 
 Each deed ends before the next one begins, whoever does it. So what the journals of a run say
 together is what one journal would, in the order of the deeds: the oracle of the fold is asked about
-that one.
+that one. A plain value tells its state.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ PATHS = ("a", "a/b", "c", "c/d", "parameters/lr")
 SERIES = ("a", "c/d", "loss", "loss")
 SETS = ("a/b", "words", "sys/tags", "sys/group_tags")
 TEXTS = ("one", "two", "three")
+STATES = ("running", "failed", "suspended", "interrupted", "completed")
 
 
 @dataclass
@@ -36,6 +37,8 @@ class Container:
     name: str
     book: JournalBuilder = field(default_factory=JournalBuilder)
     ever: dict[str, set[str]] = field(default_factory=dict)
+    state: str | None = "running"
+    """None: it had several owners at once; who wins is not this test's to say."""
     attempt: int = 0
     """The newest one."""
     points: list[tuple[int, int]] = field(default_factory=list)
@@ -58,6 +61,8 @@ class Held:
     owner: bool = False
     attempt: int | None = None
     """The one that its points belong to; None: to none, as of an evaluation."""
+    waits: bool = False
+    """Whether it has not begun yet: its first point, or to be told so, begins it."""
 
 
 def file_of(content):
@@ -132,7 +137,9 @@ class RunModel:
     def hold(self, worker, container, **more):
         self.at += 1
         held = self.held[self.at] = Held(worker, container, **more)
-        held.attempt = container.attempt if held.owner else None
+        if held.owner:
+            held.attempt = container.attempt
+            self.goes_on(held, "running")
 
     def take(self, worker, deed, *given):
         """Do what gives a worker something more to hold."""
@@ -140,13 +147,16 @@ class RunModel:
 
     def begin(self):
         worker, project = self.worker(), self.draw.choice(PROJECTS)
-        given = {"params": {"lr": 1}, "name": "one", "groups": self.some_words()}
+        start = not self.containers or self.draw.random() < 0.5
+        given = {"params": {"lr": 1}, "name": "one", "groups": self.some_words(), "start": start}
         made = Container(project, self.take(worker, "begin", project, given))
         self.assigned(made, {"parameters/lr": 1, "sys/name": "one"})
         made.book.op("add", path="sys/group_tags", values=given["groups"])
         made.ever |= {"sys/tags": {"string_set"}, "sys/group_tags": {"string_set"}}
         self.containers.append(made)
         self.hold(worker, made, owner=True)
+        if not start:
+            made.state, self.held[self.at].waits = "created", True
 
     def open(self):
         worker, run = self.worker(), self.draw.choice(self.containers)
@@ -154,9 +164,28 @@ class RunModel:
         self.take(worker, "open", run.project, run.name, owner)
         self.hold(worker, run, owner=owner)
 
+    def goes_on(self, held, state):
+        """Take it that an owner says what the state is."""
+        run = held.container
+        owners = [one for one in self.held.values() if one.container is run and one.owner]
+        run.state = state if owners == [held] and run.state is not None else None
+
     def stop(self, at, held):
         self.do(held.worker, "stop", at)
-        del self.held[at]
+        self.left(at, "completed")
+
+    def left(self, at, state):
+        held = self.held.pop(at)
+        if held.owner and held.container.state == "running":
+            held.container.state = state
+
+    def set_state(self, at, held):
+        state = self.draw.choice(STATES)
+        error = self.attempt(held.worker, "set_state", at, state)
+        assert bool(error) is not held.owner, error
+        if held.owner:
+            held.waits &= state != "running"
+            self.goes_on(held, state)
 
     def leave(self):
         """A process ends, or is killed; another one takes its place."""
@@ -165,7 +194,8 @@ class RunModel:
         self.told.append(f"{was.pid} {'killed' if kill else 'ended'}")
         (was.kill if kill else was.end)()
         self.workers[worker] = self.hire(self.root)
-        self.held = {at: one for at, one in self.held.items() if one.worker != worker}
+        for at in [at for at, one in self.held.items() if one.worker == worker]:
+            self.left(at, "crashed" if kill else "completed")
 
     def assigned(self, container, values):
         for path in values:
@@ -184,12 +214,14 @@ class RunModel:
         container.ever.setdefault(path, set()).add(family)
         return container.book
 
-    @staticmethod
-    def pointed(held):
+    def pointed(self, held):
         """Take it that a point was written, of the attempt of who holds the run."""
         run = held.container
         if held.owner:
             run.points.append((run.book.said[-1].offset, held.attempt))
+        if held.waits:
+            held.waits = False
+            self.goes_on(held, "running")
 
     def assign(self, at, held):
         path, value = self.draw.choice(PATHS), self.some_value()
@@ -336,6 +368,7 @@ class RunModel:
                 lines = told[part].get(path, {"step": [], "value": []})
                 assert lines["step"] == [point[0] for point in points], path
                 assert lines["value"] == [point[1] for point in points], path
+        assert one.state in (None, found["sys/state"]["value"])
 
     def everything(self, asked):
         for one in self.containers:
@@ -347,6 +380,8 @@ class RunModel:
         self.everything(self.hire(self.root))
         for worker in self.workers:
             worker.end()
+        for at in list(self.held):
+            self.left(at, "completed")
         self.everything(self.hire(self.root))
         copy = self.folder / "copy"
         shutil.copytree(self.root, copy)
@@ -358,7 +393,7 @@ DEEDS = ("begin", "open", "leave", "resume", "resume", "read")
 DEEDS_OF_HELD = (
     *("stop", "assign", "extend", "row", "text", "change_set"),
     *("upload", "upload_files", "delete_files", "clear", "delete", "read_own"),
-    *("checkpoint", "checkpoint"),
+    *("checkpoint", "checkpoint", "set_state"),
 )
 
 

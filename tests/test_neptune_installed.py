@@ -99,55 +99,34 @@ def python(*words, **env):
     )
 
 
-@pytest.fixture
-def scripts(captured, tmp_path):
-    """A folder that is not the working one, with a script, a package and a sitecustomize."""
-    folder = tmp_path / "scripts"
-    for name, text in {
-        "train.py": CHECKS,
-        "package/__init__.py": "",
-        "package/train.py": CHECKS,
-        "package/__main__.py": "import neptune, sys; print(neptune, sys.argv)",
-        "package/inner.py": "beside = 'beside the script'",
-        "site/sitecustomize.py": (
-            "import os, pathlib; pathlib.Path(os.environ['SITES'], str(os.getpid())).touch()"
-        ),
-    }.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    (folder / "sites").mkdir()
-    return folder
-
-
 @pytest.mark.parametrize("how", ["script", "module"])
-def test_a_script_runs_as_python_runs_it(how, scripts, monkeypatch):
+def test_a_script_runs_as_python_runs_it(how, captured, tmp_path, monkeypatch):
     """Every way to import neptune gives Seamark, also in the processes that it starts."""
+    folder = tmp_path / "scripts"  # not the working one
+    for name in ("package", "site", "sites"):
+        (folder / name).mkdir(parents=True)
+    for name in ("train.py", "package/train.py"):
+        (folder / name).write_text(CHECKS)
+    (folder / "package" / "__init__.py").touch()
+    (folder / "package" / "inner.py").write_text("beside = 'beside the script'")
+    (folder / "site" / "sitecustomize.py").write_text(
+        "import os, pathlib; pathlib.Path(os.environ['SITES'], str(os.getpid())).touch()"
+    )
     if how == "script":
-        words = [str(scripts / "train.py"), str(scripts / "train.py")]
+        options = ["-W", "error::ResourceWarning", "-Bm"]
+        words = [str(folder / "train.py"), str(folder / "train.py")]
     else:
-        monkeypatch.chdir(scripts)
+        monkeypatch.chdir(folder)
+        options = ["-m"]
         words = ["-m", "package.train", "-m package.train"]
-    path = os.pathsep.join(filter(None, (str(scripts / "site"), os.environ.get("PYTHONPATH"))))
-    more = {"PYTHONPATH": path, "SITES": str(scripts / "sites")}
-    options = ["-W", "error::ResourceWarning", "-Bm"] if how == "script" else ["-m"]
+    path = os.pathsep.join(filter(None, (str(folder / "site"), os.environ.get("PYTHONPATH"))))
+    more = {"PYTHONPATH": path, "SITES": str(folder / "sites")}
     done = python(*options, "seamark.neptune", *words, "-x", "two words", **more)
     assert done.stderr == ""
     assert done.returncode == 3
     assert done.stdout.splitlines() == ["['seamark']", "seamark", "beside the script"]
     # The environment is unchanged here, in a worker and in a process of its own.
-    assert len(list((scripts / "sites").iterdir())) >= 3
-
-
-def test_a_package_runs_by_its_main(scripts):
-    """Given by its folder as by its name, as with Python; a missing module is Python's error."""
-    words = ["-m", "seamark.neptune", str(scripts / "package"), "-m"]
-    done = python(*words, SITES=str(scripts / "sites"))
-    assert done.stdout.startswith("<module 'seamark' from"), done.stderr
-    assert done.stdout.endswith(f" {[str(scripts / 'package'), '-m']!r}\n")
-    done = python("-m", "seamark.neptune", "-m", "missing.module")
-    assert "No module named 'missing'" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.returncode == 1
+    assert len(list((folder / "sites").iterdir())) >= 3
 
 
 @pytest.mark.parametrize("words", [[], ["--nothing"], ["-m"], ["--help"]], ids=str)

@@ -46,9 +46,6 @@ def run(tmp_path):
         yield run
 
 
-# ------------------------------------------------------------------- names and arguments
-
-
 def not_taken(ours, arguments):
     """Yield the arguments that ours does not take as Neptune's does."""
     ours = OPENED.get(ours, ours) if isinstance(ours, type) else ours
@@ -133,13 +130,12 @@ def test_errors_are_caught_by_neptunes_names(run, tmp_path):
         run["x"] = 1
 
 
-# ------------------------------------------------------------------- runs and projects
-
-
-@pytest.mark.parametrize("begin", [seamark.init_run, seamark.Run])
-def test_arguments_without_meaning_are_ignored(begin):
-    with begin(mode="disabled", **dict.fromkeys(IGNORED, 1)) as run:
+def test_arguments_without_meaning_cost_a_debug_line(caplog):
+    caplog.set_level(logging.DEBUG, "seamark")
+    with seamark.init_run(mode="disabled", **dict.fromkeys(IGNORED, 1)) as run:
         run["a"] = 1
+    told = [one for one in caplog.records if "has no effect in Seamark" in one.getMessage()]
+    assert [one.levelno for one in told] == [logging.DEBUG] * len(IGNORED)
 
 
 def test_run_and_project_are_constructors(tmp_path):
@@ -214,9 +210,6 @@ def test_tqdm_shows_the_progress(capsys):
     assert "2/4" in capsys.readouterr().err
 
 
-# ------------------------------------------------------------------- arguments without a name
-
-
 def test_an_argument_without_a_name_is_the_run_or_the_project(tmp_path, caplog):
     """``KEY-12`` is a run where there is one, and else a project, with a warning."""
     given = {"root": tmp_path, **QUIET}
@@ -257,22 +250,19 @@ def test_init_of_old_clients_warns_and_is_init_run(tmp_path):
 
 def test_seamark_new_has_the_names_of_neptune_new(tmp_path):
     script = """
+import sys
+import seamark
 import seamark.new as neptune
+from seamark.metadata_containers import Run
 from seamark.new.exceptions import NeptuneException
-from seamark.new.types import File
 from seamark.new.types.value_copy import ValueCopy
 from seamark.new.utils import stringify_unsupported
-import seamark, sys
-assert neptune.init_run is seamark.init_run and neptune.Run is seamark.Run
-assert (File, ValueCopy) == (seamark.types.File, seamark.types.ValueCopy)
+from seamark.types.mode import Mode
+from seamark.types.series.float_series import FloatSeries
+assert neptune.init_run is seamark.init_run and neptune.Run is Run is seamark.Run
+assert (ValueCopy, FloatSeries) == (seamark.types.ValueCopy, seamark.types.FloatSeries)
 assert NeptuneException is seamark.exceptions.NeptuneException
 assert "neptune" not in sys.modules
-from seamark.metadata_containers import Run
-from seamark.types.mode import Mode
-from seamark.types.atoms.file import File as same
-from seamark.types.series.float_series import FloatSeries
-import seamark.types.series
-assert (Run, same, FloatSeries) == (seamark.Run, File, seamark.types.FloatSeries)
 for name in ("new.nothing", "nothing", "types.nothing", "integrations.optuna",
              "integrations.pytorch_lightning"):
     try:
@@ -334,23 +324,14 @@ def test_fields_of_every_run_of_neptune_can_be_fetched(tmp_path):
 
 def test_files_are_leaves_of_the_structure(run):
     """Loggers walk through nested dicts to find the recorded paths."""
-
-    def paths(tree, above=""):
-        for name, value in tree.items():
-            if isinstance(value, dict):
-                yield from paths(value, f"{above}{name}/")
-            else:
-                yield above + name
-
     run["model/checkpoints/last"].upload(seamark.types.File.from_content("x"))
     run["model/data"].track_files(str(PAGE))
     run["model/names"].append("a")
     found = run.get_structure()["model"]
-    assert list(paths(found)) == ["checkpoints/last", "data", "names"]
-    assert found["checkpoints"]["last"]["size"] == 1
-
-
-# ------------------------------------------------------------------- Python's logging
+    assert list(found) == ["checkpoints", "data", "names"]
+    leaves = (found["checkpoints"]["last"], found["data"], found["names"])
+    assert not any(isinstance(leaf, dict) for leaf in leaves)
+    assert leaves[0]["size"] == 1
 
 
 def test_logging_goes_to_a_series(run, capsys):

@@ -9,8 +9,7 @@ import pytest
 from recording import NOTHING, QUIET
 
 import seamark
-from seamark import exceptions, types
-from seamark.errors import ArgumentError, FamilyError, FileMissingError, ValueKindError
+from seamark import errors, exceptions, types
 from seamark.utils import stringify_unsupported
 
 _MOMENT = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
@@ -23,29 +22,25 @@ def run(tmp_path):
         yield run
 
 
-@pytest.mark.parametrize(
-    ("value", "expected", "kind"),
-    [
+def test_single_values_are_recorded_with_their_type(run):
+    """By themselves and in a mapping."""
+    for value, expected, kind in (
         (types.Integer("5"), 5, "int"),
         (types.Float("0.5"), 0.5, "float"),
         (types.Boolean("x"), True, "bool"),
         (types.String("a"), "a", "string"),
         (types.String(None), None, "null"),
         (types.Datetime(_MOMENT), _MOMENT, "datetime"),
-    ],
-    ids=repr,
-)
-def test_single_values_are_recorded_with_their_type(run, value, expected, kind):
-    """By themselves and in a mapping."""
-    run["a"] = value
-    run["b"] = {"c": {"d": value}}
-    for path in ("a", "b/c/d"):
-        assert (run[path].fetch(), run.get_attribute_type(path)) == (expected, kind)
+    ):
+        run["a"] = value
+        run["b"] = {"c": {"d": value}}
+        for path in ("a", "b/c/d"):
+            assert (run[path].fetch(), run.get_attribute_type(path)) == (expected, kind)
 
 
-@pytest.mark.parametrize(
-    ("make", "error"),
-    [
+def test_wrong_values_are_refused_where_they_are_made():
+    """With an error that is Neptune's and a built-in one."""
+    for make, error in (
         (lambda: types.Integer("x"), ValueError),
         (lambda: types.Integer(None), TypeError),
         (lambda: types.Float("x"), ValueError),
@@ -53,20 +48,17 @@ def test_single_values_are_recorded_with_their_type(run, value, expected, kind):
         (lambda: types.Datetime(5), TypeError),
         (lambda: types.StringSet([1]), TypeError),
         (lambda: types.FileSet([1]), TypeError),
-        (lambda: types.Artifact("abc"), ArgumentError),
+        (lambda: types.Artifact("abc"), errors.ArgumentError),
         (lambda: types.FloatSeries(5), TypeError),
         (lambda: types.FloatSeries(["x"]), TypeError),
-        (lambda: types.FloatSeries([1], steps=[1, 2]), ArgumentError),
+        (lambda: types.FloatSeries([1], steps=[1, 2]), errors.ArgumentError),
         (lambda: types.StringSeries("abc"), TypeError),
         (lambda: types.StringSeries([1]), TypeError),
         (lambda: types.FileSeries([5]), TypeError),
-    ],
-)
-def test_wrong_values_are_refused_where_they_are_made(make, error):
-    """With an error that is Neptune's and a built-in one."""
-    with pytest.raises(error) as caught:
-        make()
-    assert isinstance(caught.value, exceptions.NeptuneException)
+    ):
+        with pytest.raises(error) as caught:
+            make()
+        assert isinstance(caught.value, exceptions.NeptuneException)
 
 
 def test_values_are_compared_and_printed():
@@ -122,7 +114,7 @@ def test_assigning_a_series_replaces_its_points(run):
     assert (run["n/words"].fetch_last(), run["n/lr"].fetch()) == ("b", 1.0)
     # A list does so where a series is, and elsewhere is a value.
     run["loss"] = [1, 2.5]
-    with pytest.raises(ValueKindError):
+    with pytest.raises(errors.ValueKindError):
         run["loss"] = ["a"]
     run["n/words"] = ("c", "d")
     run["value"] = [1, 2.5]
@@ -149,7 +141,7 @@ def test_files_of_a_series(run, tmp_path):
     run["plots"] = types.FileSeries(files, name="n", description="d")
     run["plots"].download(tmp_path / "out")
     assert sorted(each.read_text() for each in (tmp_path / "out").rglob("*.txt")) == ["one", "two"]
-    with pytest.raises(FileMissingError):
+    with pytest.raises(errors.FileMissingError):
         run["x"] = {"lr": 1, "plots": types.FileSeries([str(tmp_path / "missing.png")])}
     assert not run.exists("x")
     run["files"].extend([files[1]] * 2, description="both", name="same")
@@ -175,7 +167,7 @@ def test_sets_of_strings_and_files_are_replaced(run, monkeypatch, tmp_path):
     assert names() == ["a.txt", "b.txt"]
     run.assign({"files": types.FileSet(["*.md"])}, wait=True)
     assert names() == ["c.md"]
-    with pytest.raises(FileMissingError):
+    with pytest.raises(errors.FileMissingError):
         run["files"] = types.FileSet("*.py")
     assert names() == ["c.md"]
 
@@ -183,7 +175,7 @@ def test_sets_of_strings_and_files_are_replaced(run, monkeypatch, tmp_path):
 def test_another_family_is_refused_before_anything_is_written(run):
     run["a/loss"] = 1.0
     for value in (types.FloatSeries([1]), types.Artifact(_SHA)):
-        with pytest.raises(FamilyError):
+        with pytest.raises(errors.FamilyError):
             run["a"] = {"lr": 1, "loss": value}
     assert not run.exists("a/lr")
     assert run["a/loss"].fetch() == 1.0
@@ -192,7 +184,7 @@ def test_another_family_is_refused_before_anything_is_written(run):
 
 
 def test_git_ref_is_an_argument_and_no_value(run, tmp_path):
-    with pytest.raises(ValueKindError, match="init_run"):
+    with pytest.raises(errors.ValueKindError, match="init_run"):
         run["git"] = types.GitRef()
     assert types.GitRef().resolve_path() is None
     assert types.GitRef(tmp_path).resolve_path() == tmp_path.resolve()
@@ -200,9 +192,6 @@ def test_git_ref_is_an_argument_and_no_value(run, tmp_path):
         quiet = {**QUIET, "capture": {**NOTHING, "git": True}}
         with seamark.init_run("p", root=tmp_path / "r", git_ref=git_ref, **quiet) as other:
             assert not other.exists("source_code/git")
-
-
-# ------------------------------------------------------------------- copies and drawings
 
 
 def test_a_path_is_copied_by_its_value(run, tmp_path):
@@ -233,7 +222,7 @@ def test_sources_without_a_single_value_cannot_be_copied(run):
     run["loss"].append(1)
     run["space/x"] = 1
     for source in (run["loss"], run):
-        with pytest.raises(ValueKindError, match="copy"):
+        with pytest.raises(errors.ValueKindError, match="copy"):
             run["b"] = source
     for missing in (run["space"], run["nothing"], types.ValueCopy(run["nothing"])):
         with pytest.raises(exceptions.MissingFieldException):
@@ -242,19 +231,16 @@ def test_sources_without_a_single_value_cannot_be_copied(run):
 
 
 def test_drawings_become_files(run):
-    """A figure, a picture and a table."""
+    """A figure, a picture, a table and charts, which can be read without a network or are small."""
     figure = pytest.importorskip("matplotlib.figure").Figure()
     image = pytest.importorskip("PIL.Image").new("RGB", (2, 2))
     table = pytest.importorskip("pandas").DataFrame({"a": [1]})
+    chart = pytest.importorskip("plotly.graph_objects").Figure()
     run["figure"] = figure
     run["more"] = {"image": image, "table": table, "lr": 0.1}
     paths = ("figure", "more/image", "more/table")
     assert [run[path].fetch_extension() for path in paths] == ["png", "png", "html"]
     assert run["figure"].fetch_bytes().startswith(b"\x89PNG")
-
-
-def test_plotly_gets_the_argument_include_plotlyjs(run):
-    chart = pytest.importorskip("plotly.graph_objects").Figure()
-    run["chart"].upload(chart, include_plotlyjs="cdn", wait=True)
     run["whole"] = chart
-    assert len(run["chart"].fetch_bytes()) < 1_000_000 < len(run["whole"].fetch_bytes())
+    run["small"].upload(chart, include_plotlyjs="cdn", wait=True)
+    assert len(run["small"].fetch_bytes()) < 1_000_000 < len(run["whole"].fetch_bytes())

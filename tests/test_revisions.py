@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -42,9 +41,6 @@ def ran():
     """Run ``train.py``; return the words that it prints."""
     words = [sys.executable, "train.py"]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
-
-
-# ------------------------------------------------------------------- hashes
 
 
 def test_a_hash_depends_on_parameters_and_their_types_alone():
@@ -157,9 +153,6 @@ def test_a_version_that_is_given_counts_in_the_place_of_the_code(captured):
     assert found[0][0] == found[2][0] != found[1][0]
 
 
-# ------------------------------------------------------------------- on_duplicate, find_run
-
-
 def test_revisions_count_up_for_each_hash_and_project():
     runs = [begin(params=PARAMS) for _ in range(3)]
     runs += [begin(params={"lr": 1}), begin("t/below", params=PARAMS)]
@@ -188,14 +181,6 @@ def test_a_run_in_the_trash_or_purged_is_no_duplicate():
     assert facts(third)[2] == 3  # no number is given again
 
 
-def test_a_moved_folder_without_numbers_is_known_by_what_its_runs_recorded():
-    run = begin(params=PARAMS)
-    with seamark.init_run(project="t", with_id=run.id, **QUIET) as opened:
-        opened["sys/name"] = "other"
-    shutil.rmtree(Path(".seamark/t") / REVISIONS)
-    assert begin(params=PARAMS, on_duplicate="reuse").id == run.id
-
-
 def test_a_wrong_on_duplicate_is_refused_and_nothing_is_made():
     for given, told in (
         ({"on_duplicate": "old", "params": PARAMS}, "on_duplicate: expected one of 'new'"),
@@ -207,13 +192,6 @@ def test_a_wrong_on_duplicate_is_refused_and_nothing_is_made():
         with pytest.raises(errors.ArgumentError, match=told):
             begin(**given)
     assert not Path(".seamark").exists()
-
-
-def test_parameters_of_a_file_count_as_those_given():
-    Path("run.yaml").write_text("params: {lr: 0.1}\n")
-    run = begin(config_path="run.yaml")
-    assert begin(params={"lr": 0.1}, on_duplicate="reuse").id == run.id
-    assert begin(config_path="run.yaml", on_duplicate="reuse").id == run.id
 
 
 @pytest.mark.once
@@ -251,9 +229,6 @@ def test_a_run_is_found_by_hash_and_revision():
             project.find_run(content_hash=text, revision=0)
     with seamark.init_project("t/below") as project:
         assert project.find_run(content_hash=text) is None
-
-
-# ------------------------------------------------------------------- strangers
 
 
 def test_odd_files_among_the_numbers_give_no_run_and_are_passed_over():

@@ -22,9 +22,8 @@ from seamark.capture.secrets.secrets import BY_NAME, BY_VALUE
 NAMES = [
     *("argument by name", "argument in an address", "variable of a name that was given"),
     *("api token", "params of init_run", "description", "assigned", "assigned, nested"),
-    *("assigned in a list", "assigned address", "configuration as text", "exception"),
-    *("variable in a frame", "remote of git", "remote of git, rewritten", "artifact"),
-    *("hyperparameter", "hyperparameter, nested", "in a child"),
+    *("assigned in a list", "exception", "variable in a frame", "remote of git"),
+    *("remote of git, rewritten", "artifact", "in a child"),
 ]
 PLANTED = {
     **{name: re.sub("[, ]+", "-", name) + "-7f3a" for name in NAMES},
@@ -33,8 +32,6 @@ PLANTED = {
     "variable": "variable 7f3a value",
     "tag": "glpat-tag7f3a7f3a7f3a7f3a",
     "assigned by shape": "AKIA7F3A7F3A7F3A7F3A",
-    "assigned key": "bGluZS03ZjNh",
-    "assigned webhook": "T00/B00/hook7f3a",
     "name that was given": "Mrs 7f3a",
     "expression that was given": "acme-7f3a7f3a",
     "text of a series": "hf_series7F3Aseries7F3A",
@@ -68,11 +65,6 @@ SCRIPT = """
             "cloud": {"aws": {"secret_access_key": planted["assigned, nested"], "region": "eu"}},
             "workers": [{"token": planted["assigned in a list"], "n": 3}],
             "note": "use " + planted["assigned by shape"] + " there",
-            "pem": "-----BEGIN PRIVATE KEY-----\\n" + planted["assigned key"]
-                + "\\n-----END PRIVATE KEY-----",
-            "notify": "https://hooks.slack.com/services/" + planted["assigned webhook"],
-            "dsn": "postgres://me:" + planted["assigned address"] + "@host/db",
-            "config": "lr: 0.1\\nlogger:\\n  api_key: " + planted["configuration as text"] + "\\n",
             "patient": planted["name that was given"],
             "where": "at " + planted["expression that was given"] + " and "
                 + planted["variable of a name that was given"],
@@ -92,13 +84,6 @@ SCRIPT = """
         worker.start()
         worker.join()
         assert worker.exitcode == 0
-        if "lightning" in sys.argv:
-            from seamark.lightning import SeamarkLogger
-            logger = SeamarkLogger(run=run)
-            logger.log_hyperparams({
-                "token": planted["hyperparameter"],
-                "model": {"hub": {"password": planted["hyperparameter, nested"]}, "width": 8},
-            })
         try:
             with run:
                 password = planted["variable in a frame"]
@@ -134,10 +119,7 @@ def command(*words):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("hosts", [[], pytest.param(["lightning"], marks=pytest.mark.slow)])
-def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
-    if hosts:
-        pytest.importorskip("pytorch_lightning")
+def test_no_planted_secret_reaches_the_disk_or_the_screen():
     Path("train.py").write_text(textwrap.dedent(SCRIPT))
     rewritten = f"url.https://{PLANTED['remote of git, rewritten']}@host/.insteadOf"
     for words in (
@@ -154,7 +136,6 @@ def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
         f"logger.url=https://u:{PLANTED['argument in an address']}@host",
         f"https://host/x?sig={PLANTED['argument, signed']}&x=1",
         PLANTED["argument by shape"],
-        *hosts,
         given=json.dumps(PLANTED),
         REGISTRY_PASSWORD=PLANTED["variable"],
         SITE_CODE=PLANTED["variable of a name that was given"],
@@ -268,21 +249,10 @@ def test_project_hides_secrets_too(monkeypatch):
     assert again["plain"].fetch() == {"token": "x"}
 
 
-@pytest.mark.parametrize(("given", "got"), [("a(", r"'a\('"), (3, "int")])
-def test_wrong_secrets_are_refused_at_once(given, got):
-    says = f"secrets: expected names and regular expressions, got {got}"
-    with pytest.raises(seamark.errors.ArgumentError, match=says):
-        seamark.init_run(secrets=[given])
-
-
-def test_metrics_are_not_searched(monkeypatch):
+def test_metrics_are_never_secrets():
     with seamark.init_run() as run:
         run.log_metrics({"token": 1.0}, step=0)
-        with monkeypatch.context() as patched:
-            for name in ("atoms", "text"):
-                patched.setattr(f"seamark.capture.secrets.secrets.Secrets.{name}", None)
-            run.log_metrics({"token": 2.0, "password": 3}, step=1)
-            run["token"].append(4.0)
-            run["password"].extend([5.0, 6.0])
+        run["token"].append(2.0)
+        run["token"].extend([3.0, 4.0])
     again = seamark.init_run(with_id=run.id, mode="read-only")
-    assert again["token"].fetch_points().value.tolist() == [1.0, 2.0, 4.0]
+    assert again["token"].fetch_points().value.tolist() == [1.0, 2.0, 3.0, 4.0]

@@ -104,17 +104,6 @@ def test_number_and_bytes_of_files_are_limited_and_that_is_said(monkeypatch, cap
     assert "source_files: 7 files are stored" in caplog.text
 
 
-@pytest.mark.usefixtures("either_way")
-def test_folder_with_very_many_files_is_not_searched_to_its_end(monkeypatch):
-    write(*(f"big/{number:04}.py" for number in range(500)))
-    monkeypatch.setattr(uploads, "_MAX_FILES", 10)
-    looked = []
-    real = Walk._is_inside
-    monkeypatch.setattr(Walk, "_is_inside", lambda *given: looked.append(1) or real(*given))
-    assert len(kept("big")) == 10
-    assert len(looked) < 30
-
-
 def test_ignored_files_are_left_out():
     write("train.py", "lib/a.py", "lib/a.log", "lib/keep.log", "build/x.py", "data/big/one.py")
     write("lib/tmp/b.py", "top.txt", "lib/top.txt", "data/small.py")
@@ -145,13 +134,10 @@ def test_file_or_folder_that_is_named_is_kept_even_if_it_is_ignored(targets, nam
     assert kept(*targets) == names
 
 
-@pytest.mark.parametrize(
-    "rules", [b"\xff\xfe\0\n[\n\\\n!\n/\n", b"x" * (1 << 20), b"*.log\n" * 100_000]
-)
-def test_malformed_and_very_many_rules_ignore_nothing_else(rules):
+def test_malformed_rules_ignore_nothing_else():
     write("a" * 200 + ".py")
     Path(".git").mkdir()
-    Path(".gitignore").write_bytes(rules)
+    Path(".gitignore").write_bytes(b"\xff\xfe\0\n[\n\\\n!\n/\n")
     assert kept("*.py") == {"a" * 200 + ".py"}
 
 
@@ -209,13 +195,16 @@ def test_repository_within_is_searched_by_its_own_rules():
     assert kept(".") == {"train.py", "inner/b.py", "inner/b.log"}
 
 
-@pytest.mark.parametrize("target", ["code", "code/**/*.py"])
-def test_links_to_folders_are_not_followed(target):
+@pytest.mark.parametrize("target", ["code", "code/**/*.py", "link"])
+def test_links_to_folders_are_followed_only_if_they_are_named(target):
     """``ln -s / data`` would have the whole machine be looked at."""
     write("code/lib/a.py", "outside/b.py")
     Path("code/data").symlink_to(Path("outside").absolute())
     Path("code/lib/again").symlink_to(Path("code").absolute())
-    assert kept(target) == {"code/lib/a.py"}
+    Path("code/c.py").symlink_to("lib/a.py")
+    Path("link").symlink_to("code")
+    below = "link" if target == "link" else "code"
+    assert kept(target) == {f"{below}/lib/a.py", f"{below}/c.py"}
 
 
 @pytest.mark.parametrize("target", ["code", "code/*"])
@@ -231,13 +220,6 @@ def test_link_to_a_file_elsewhere_is_kept_only_if_it_is_named(target):
     assert left_out(run) == "links that point outside the given paths are left out: code/shadow"
     recorded("code/shadow")[PATH].download("named")
     assert Path("named/code/shadow").read_text() == "# outside.py\n"
-
-
-def test_linked_folder_that_is_named_is_searched():
-    write("real/a.py", "real/deep/b.py")
-    Path("real/c.py").symlink_to("deep/b.py")
-    Path("lib").symlink_to("real")
-    assert kept("lib") == {"lib/a.py", "lib/c.py", "lib/deep/b.py"}
 
 
 @pytest.mark.parametrize(
@@ -270,7 +252,7 @@ def test_number_of_searched_files_is_limited_however_few_match(monkeypatch):
 
 
 def test_names_that_git_prints_are_limited(monkeypatch):
-    write(*(f"many/{number}" for number in range(1000, 2000)))
+    write(*(f"many/{number}" for number in range(1000, 1300)))
     monkeypatch.setattr(walk_module, "_MAX_NAME_BYTES", 1024)
     run = recorded("many")
     assert 150 < len(names_of(run)) < 250
@@ -318,9 +300,7 @@ def test_missing_target_costs_a_warning_and_nothing_else(caplog, capfd):
     assert "lost" not in said
 
 
-@pytest.mark.parametrize(
-    ("given", "got"), [(5, "int: 5"), (["a.py", 5], "int: 5"), ({"a": 1}, "dict: {'a': 1}")]
-)
+@pytest.mark.parametrize(("given", "got"), [(["a.py", 5], "int: 5"), ({"a": 1}, "dict: {'a': 1}")])
 def test_target_that_names_no_files_is_refused_at_once(given, got):
     with pytest.raises(seamark.errors.ArgumentError) as caught:
         seamark.init_run(source_files=given)

@@ -69,6 +69,7 @@ def test_each_call_is_one_write_to_one_journal_without_sync_and_no_database_is_o
 
 
 def test_each_call_is_one_write_by_the_count_of_the_kernel():
+    """Also where there is no strace."""
     account = Path(f"/proc/self/task/{threading.get_native_id()}/io")
     if not account.exists():
         pytest.skip("this kernel does not count system calls of threads")

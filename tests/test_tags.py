@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -155,12 +154,10 @@ def test_runs_and_models_inherit_what_the_project_says_now():
 
 
 def test_a_moved_run_inherits_where_it_is():
-    """Nothing of where it was stays."""
     with seamark.init_run(project="here", tags={"own": 1}) as run:
         pass
     say("here", team="old")
     say("there", team="new")
-    target = Path(".seamark/there") / run.id
-    shutil.move(run.folder.path, target)
+    run.folder.path.rename(Path(".seamark/there") / run.id)
     with seamark.init_run(with_id=run.id, project="there", mode="read-only") as read:
         assert read.tags == {"own": 1, "team": "new"}

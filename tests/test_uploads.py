@@ -91,9 +91,9 @@ def test_nothing_is_stored_where_rules_cannot_be_applied(run, monkeypatch, caplo
     assert not run.exists("some")
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
+def test_wrong_uploads_are_exact_errors_and_store_nothing(run):
+    Path("a.txt").write_text("four")
+    for given, error, message in (
         ({"value": sys}, FileMissingError, "expected a module stored in files, got str: 'sys'"),
         ({"value": "a.txt", "max_bytes": 3}, ArgumentError, "at most 3 bytes .*, got 4 in 1 files"),
         ({"value": "a.txt", "max_bytes": True}, ArgumentError, "max_bytes: expected a number"),
@@ -101,13 +101,10 @@ def test_nothing_is_stored_where_rules_cannot_be_applied(run, monkeypatch, caplo
         ({"value": "a.txt", "ignore": "b/.gitignore"}, ArgumentError, "ignore: expected the name"),
         ({"value": "a.txt", "ignore": ["*.txt"]}, ArgumentError, "ignore: expected the name"),
         ({"value": "none"}, FileMissingError, "got 'none'"),
-    ],
-)
-def test_wrong_uploads_are_exact_errors_and_store_nothing(run, given, error, message):
-    Path("a.txt").write_text("four")
-    with pytest.raises(error, match=message):
-        run["files"].upload_files(**given)
-    assert not run.exists("files")
+    ):
+        with pytest.raises(error, match=message):
+            run["files"].upload_files(**given)
+        assert not run.exists("files")
     run["files"].upload_files("a.txt", max_bytes=4)
     assert members(run, "files") == ["a.txt"]
 

@@ -24,8 +24,8 @@ def test_equal_numbers_have_no_deviation_and_order_does_not_matter(value, count,
 @given(st.lists(st.floats(), max_size=20))
 def test_statistics_are_those_of_numpy(values):
     finite = np.array([one for one in values if math.isfinite(one)])
-    found = spread_of([*values, None, "text"])
-    assert (found.n, found.odd) == (len(finite), len(values) - len(finite) + 1)
+    found = spread_of([*values, None, "text", True, 10**400])
+    assert (found.n, found.odd) == (len(finite), len(values) - len(finite) + 3)
     if not len(finite):
         assert found.median is None
         return
@@ -38,10 +38,16 @@ def test_statistics_are_those_of_numpy(values):
     else:  # the sum of the two in the middle overflows
         assert found.min <= found.median <= found.max
     size = max(abs(found.min), abs(found.max))
+    assert found.min <= found.mean <= found.max
     if math.isfinite(mean):
         assert found.mean == pytest.approx(mean, rel=1e-10, abs=1e-10 * size)
     if std is not None and math.isfinite(std) and (std == 0 or std > 1e-100):
         assert found.std == pytest.approx(std, rel=1e-10, abs=1e-10 * size)
+
+
+def test_sums_that_would_overflow_do_not():
+    found = spread_of([1.6e308, 1.2e308])
+    assert (found.mean, found.std) == pytest.approx((1.4e308, 0.4e308 / math.sqrt(2)))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, 
 from seamark.reading.ranks import RankStatus
 from seamark.reading.reader import Answer
 from seamark.reading.tables import RunsTable, StringList
+from seamark.values import escape
 from seamark.values.aggregates import Keep, Last, Ring
 from seamark.values.arrays import Floats, Ints
 from seamark.values.statistics import Statistics
@@ -293,6 +294,7 @@ def test_surrogates_and_long_integers_are_sent():
     assert back == [Attribute("p?", "json", "json", value)]
     some = SeriesPart("p", "r", "\ud800", points=Points.none())
     assert unpack(pack(some), SeriesPart).path == "?"
+    assert unpack(pack({"escaped": escape("a\0")}), dict[str, str]) == {"escaped": "a\\x00"}
     assert unpack(pack(Answer({"long": -1 << 70})), Answer[Any]).answer == {"long": -1 << 70}
 
 

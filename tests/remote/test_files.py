@@ -13,7 +13,7 @@ from seamark.blobs.store import put_bytes
 from seamark.journal.folder import RunFolder
 from seamark.remote.file import FileRemote
 from seamark.remote.files import FileSender, files_of
-from seamark.remote.protocol import Unreachable
+from seamark.remote.protocol import Unfit, Unreachable
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +63,25 @@ def test_a_content_that_does_not_fit_its_digest_is_not_sent(tmp_path):
     assert sender.flush(60, here)
     assert files_of(there) == {right: 5}
     assert [each.name for each in there.blobs_dir.iterdir()] == [right]
+
+
+def test_a_file_that_the_remote_refuses_is_named_once(tmp_path):
+    class Small(FileRemote):
+        def put_blob(self, run: Any, digest: str, size: int, file: Any) -> None:
+            if size > 5:
+                raise Unfit("too large")
+            super().put_blob(run, digest, size, file)
+
+    here, there = folders(tmp_path)
+    for content in (b"large one", b"larger one"):
+        put_bytes(here, content)
+    small = put_bytes(here, b"small")
+    warnings: list[str] = []
+    sender = FileSender(lambda: Small(there.root), warnings.append, look_s=0.05)
+    sender.watch(here)
+    assert sender.flush(60, here)
+    assert files_of(there) == {small: 5}
+    assert warnings == ["a file of run r is not sent: too large"]
 
 
 def test_a_run_that_ends_during_a_look_is_looked_at_at_once(tmp_path):

@@ -589,6 +589,15 @@ KEYS = {
 }
 
 
+def test_private_key_in_colours_is_hidden():
+    lines = ["-----BEGIN PRIVATE KEY-----\n", *BODY, "-----END PRIVATE KEY-----\n"]
+    key = "".join(f"\x1b[32m{line}\x1b[0m" for line in lines)
+    text = "".join(record_in(["before\n", key, "after\n"], secrets=Secrets()).texts)
+    assert "q8Zk" not in text
+    assert "***" in text
+    assert text.endswith("after\n")
+
+
 @pytest.mark.parametrize("cuts", [None, [40], [10, 40], [40, 200, 500], [690]])
 @pytest.mark.parametrize(("begin", "end"), KEYS.values(), ids=KEYS)
 def test_private_key_is_hidden_though_it_is_printed_with_pauses(begin, end, cuts):

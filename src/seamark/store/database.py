@@ -11,6 +11,7 @@ import json
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,7 @@ _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZAB
 """Isolation level that gives a reader one snapshot; SQLite needs none."""
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
 """Compiled statements by dialect. Statements are module constants, shared by all databases."""
+_WAL_S: Final = 0.3
 _CACHE_KIB: Final = 256 << 10
 _MAX_IDLE: Final = 4
 """Maximum number of idle connections."""
@@ -327,6 +329,20 @@ def insertion(table: sa.Table) -> sa.Insert:
     return sa.insert(table).values({name: sa.bindparam(name) for name in table.columns.keys()})  # noqa: SIM118 - its keys are names
 
 
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    # SQLite does not wait for another process that switches the same new file at this moment.
+    deadline = time.monotonic() + _WAL_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").fetchall()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
 def sqlite_engine(
     connect: Callable[[], sqlite3.Connection],
     *,
@@ -351,8 +367,8 @@ def sqlite_engine(
         connection = connect()
         try:
             connection.isolation_level = None  # only the BEGIN below starts transactions
+            _switch_to_wal(connection)
             for setting in (
-                "journal_mode=WAL",
                 # Without FULL, a power failure may lose the last commits but never corrupts the
                 # file.
                 f"synchronous={'FULL' if durable else 'NORMAL'}",

@@ -328,4 +328,6 @@ def test_read_only_root_of_another_user_is_read_and_not_changed(
     assert stats() == before
     assert frames(live) == said
     assert (list(place.iterdir()) == []) == (cache == "cannot be written")
+    for path in (root, *root.rglob("*")):
+        path.chmod(0o755)
     live.stop()

@@ -146,7 +146,9 @@ def test_a_run_that_was_stopped_is_not_owned_and_stays_stopped(tmp_path):
         run["a"] = 1
     with init_run("p", root=tmp_path, with_id=run.id, **QUIET) as run:
         run["b"] = 1
+    threads = threading.enumerate()
     run.session.own()
+    assert threading.enumerate() == threads  # no capture has begun
     with pytest.raises(InactiveRunError):
         run["c"] = 1
 

@@ -20,7 +20,7 @@ from seamark.run.container import TagCheck
 from seamark.run.distribution import LateRank
 from seamark.run.ending import Ending
 from seamark.run.introduction import Introduction, print_end
-from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
+from seamark.run.lifecycle import RECORDING, RESTING, STOPPED, WAITING, Lifecycle
 from seamark.run.ranks import RankPolicy, rank_has_recorded
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
@@ -313,7 +313,9 @@ class Session:
             self.recorded.note_copied(is_partial=self.opening.remote is not None)
 
     def _own(self) -> None:
-        if not self.state.own() or (writer := self.recorder.writer) is None:
+        if self.lifecycle.phase == STOPPED or not self.state.own():
+            return
+        if (writer := self.recorder.writer) is None:
             return
         with self.recorder.guard("state", "this process's ownership could not be recorded"):
             writer.rotate()  # the header of the next journal names the owner

@@ -21,7 +21,6 @@ class Trouble:
         reset: Cut with a reset instead of an orderly end.
         silent: Do not cut, but pass nothing on any more: the other side is half open.
         delay_s: Wait so long before each piece is passed on, in seconds.
-        bytes_per_s: Pass no more than this on to the server.
     """
 
     after_sent: int | None = None
@@ -29,7 +28,6 @@ class Trouble:
     reset: bool = False
     silent: bool = False
     delay_s: float = 0.0
-    bytes_per_s: float | None = None
 
 
 class Proxy:
@@ -117,8 +115,6 @@ class Proxy:
                 if not data:
                     return
                 time.sleep(trouble.delay_s)
-                if trouble.bytes_per_s and source is client:
-                    time.sleep(len(data) / trouble.bytes_per_s)
                 limit = left[source]
                 (server if source is client else client).sendall(data[:limit])
                 if limit is None:

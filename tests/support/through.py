@@ -49,11 +49,6 @@ def index_of(root):
     return Index(root)
 
 
-def catalog_of(home):
-    """Return the runs of a server, as readers see them."""
-    return RemoteCatalog.open(home.url, home.token)
-
-
 def why_not(file, name):
     """Return why a test cannot read through a server; empty if it can."""
     return next((why for word, why in OTHERWISE.get(file, {}).items() if word in name), "")

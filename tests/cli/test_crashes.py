@@ -89,7 +89,7 @@ def test_rebooted_hosts_other_hosts_and_silent_processes_are_told_apart(cli, roo
             "elsewhere",
             "(pid 4211 on node17) is alive cannot be checked from here; last sign of life",
         ),
-        ("silent", "heartbeat lost; its process is still there"),
+        ("silent", "heartbeat lost; its process is still alive"),
         ("ranks", f"! rank 1 is gone, host rebooted (pid {os.getpid()} on {here['host']}): last "),
         ("ranks", "! rank 2 is lost: no heartbeat for "),
     ):

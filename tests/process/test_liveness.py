@@ -178,7 +178,7 @@ def test_restart_of_the_host_is_the_reason_where_boots_are_known(tmp_path, crash
 
 def test_silent_process_that_is_there_is_not_called_gone(tmp_path, header):
     found = Evidence(tmp_path, NOW, (UP, UP)).crash(process_facts(), NOW - 1000 * S)
-    assert (found.reason, found.detail) == ("heartbeat lost", "its process is still there")
+    assert (found.reason, found.detail) == ("heartbeat lost", "its process is still alive")
     assert found.last_t == NOW - 1000 * S
 
 

@@ -56,8 +56,7 @@ class EngineProfiler(ABC):
             )
         if cuda == "events" and not torch.cuda.is_available():
             log.warning(
-                'seamark: %s(cuda="events"): there is no CUDA device; times are those of the clock '
-                "on the wall only",
+                'seamark: %s(cuda="events"): there is no CUDA device; only wall time is measured',
                 type(self).__name__,
             )
         self.cuda = cuda

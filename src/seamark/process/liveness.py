@@ -289,7 +289,7 @@ class Evidence:
             return (REBOOTED, "") if self._has_restarted_since(last_t) else (LOST, "")
         alive = self._is_alive(header)
         if alive is not False:
-            return LOST, "its process is still there" if alive else ""
+            return LOST, "its process is still alive" if alive else ""
         if (ended := self._reason_in_log(header, last_t)) is not None:
             return ended, ""
         return self._reason_in_groups(header.get("cgroup"))

@@ -237,7 +237,7 @@ class IntakeJournals:
         try:
             settle_blobs(self._database, self._objects, self.runs, self._opened, until, stop)
         except OSError as error:  # they stay for now
-            _log.warning("cannot determine now which uploaded files are in use: %s", error)
+            _log.warning("cannot currently determine which uploaded files are in use: %s", error)
 
     def _opened(self, project: str, run: str) -> Iterator[tuple[str, Source]]:
         for name in self.journals(project, run):

@@ -189,7 +189,7 @@ def _content(request: Request, project: str, run: str, digest: str) -> Content:
         raise Refusal(
             404,
             "no-content",
-            f"project {project!r} has no content {digest}: it was not sent, or is not sent yet",
+            f"project {project!r} has no content {digest}: it was not sent, or not yet",
         )
     return content
 

@@ -91,6 +91,16 @@ def test_imported_run_is_queried_and_continued():
     assert told["attributes"]["sys/owner"] == document["attributes"]["sys/owner"]
 
 
+def test_rank_that_records_nothing_has_an_empty_document(monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with seamark.init_run("team/p", root=FIRST, custom_run_id="same", **QUIET) as run:
+        run["loss"].append(1.0)
+        document = run.to_dict()
+    named = {"project": "team/p", "run": run.id, "attributes": {}}
+    assert document == {**named, **dict.fromkeys(("series", "texts", "histograms", "files"), {})}
+
+
 def test_existing_run_is_refused_and_no_run_is_written():
     run = recorded()
     document = run.to_dict()

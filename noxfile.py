@@ -40,7 +40,7 @@ ERAS = ["oldest", "latest"]
 HOSTS = ["ignite", "lightning", "neptune", "neptune-client"]
 PROVEN = [("accelerate", "latest"), *((host, era) for host in HOSTS for era in ERAS)]
 # Programs that a test uses where they are installed; names begin like this.
-OPTIONAL_TOOLS = ("apt", "chrom", "fish", "google-chrome", "rsync", "strace", "zsh")
+OPTIONAL_TOOLS = ("apt", "chrom", "google-chrome", "rsync", "strace")
 # The tests that everybody runs: `nox -s tests`.
 QUICK = "not slow and not thorough and not browser"
 # Of the tests of Lightning and Ignite, those that are part of it; the others start processes.

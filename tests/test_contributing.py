@@ -58,6 +58,23 @@ def test_every_path_of_the_changes_exists():
     assert [folder for folder in folders if not (ROOT / folder).is_dir()] == []
 
 
+def test_every_name_of_the_changes_is_in_a_file_of_its_row():
+    """Names in code of a row without placeholders are names in the files that it mentions."""
+    for line in section("Where to make a change").splitlines():
+        files, _, text = line.removeprefix("| ").partition(" | ")
+        paths = [ROOT / name for name in CODE.findall(line) if "/" in name]
+        if not files.startswith("`") or "<" in line:
+            continue
+        files_of_row = [
+            one for path in paths for one in (path.rglob("*.py") if path.is_dir() else [path])
+        ]
+        content = "".join(
+            one.read_text("utf-8", "replace") for one in files_of_row if one.is_file()
+        )
+        names = [name for name in CODE.findall(text) if name.isidentifier()]
+        assert [name for name in names if not re.search(rf"\b{name}\b", content)] == [], line
+
+
 def test_every_kind_of_change_is_described():
     """Each has a section with a table of files, and a row in the overview."""
     text = section("Where to make a change")

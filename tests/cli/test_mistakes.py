@@ -69,6 +69,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["plot", "good", "val/loss", "-x", "foo"], "", "step, order, time, relative"),
     (["plot", "good", "val/loss", "-o", "nodir/x.png"], "", "the folder nodir does not exist"),
     (["ls", "--csv", "--json"], "", "expected one of --csv and --json, got both"),
+    (["ls", "--kind", "group", "--by", "a", "--trashed"], "", "only runs have --trashed, --by"),
     (["compare"], "", "which runs?"),
     (["compare", "good", "good"], "", "expected two runs or more, got only demo/"),
     (["compare", "--query", 'sys/name = "good"'], "", "the query matches only demo/"),

@@ -283,9 +283,11 @@ def ls(
         runs.expect_project(project)
     form = "csv" if as_csv else "json" if as_json else ""
     if kind in PLACES:
-        if any([*tags, *states, *by, offset, trashed, differing]):
-            options = "--tag, --state, --trashed, --differing, --offset and --by"
-            misuse(f"--kind {kind}: {options} apply only to runs")
+        of_runs = {"--tag": tags, "--state": states, "--trashed": trashed}
+        of_runs |= {"--differing": differing, "--offset": offset, "--by": by}
+        refused = ", ".join(flag for flag, given in of_runs.items() if given)
+        if refused:
+            misuse(f"--kind {kind}: only runs have {refused}")
         beyond = list_places(
             runs,
             kind,

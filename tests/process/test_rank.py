@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,15 @@ SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SL
 def test_rank_is_that_of_the_variables_of_each_launcher(environment, expected):
     """The table in the module's docstring, row by row."""
     assert current_rank(environment) == expected
+
+
+def test_each_variable_of_a_rank_is_documented():
+    """In the table in the module's docstring, and on the page about distributed trainings."""
+    module = sys.modules[Rank.__module__]
+    page = Path(__file__).parents[2] / "docs" / "howto" / "distributed.md"
+    for text in (module.__doc__ or "", page.read_text("utf-8")):
+        missing = {name for name in module._VARIABLES if not re.search(rf"\b{name}\b", text)}
+        assert missing == set()
 
 
 def put_module(monkeypatch, name, **members):

@@ -36,9 +36,10 @@ from seamark.store.read.curve import (
     read_curve,
     read_drawing,
 )
+from seamark.store.read.inherited import Sources
 from seamark.store.read.rank_status import rank_statuses, reason_of, traceback_of, waiting_ranks
 from seamark.store.read.records import read_text_page, text_begin
-from seamark.store.read.series import Mark, Part, Sources, read_floats_part
+from seamark.store.read.series import Mark, Part, read_floats_part
 from seamark.store.read.snapshot import DERIVED_BELOW, FLOATS, Derived, Snapshot, gaps_of
 from seamark.store.runs import Store, load_run
 

@@ -31,7 +31,7 @@ from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.read.inherited import TAGS, Inherited, Line, Sources, inherited_tags
 from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers
 from seamark.store.read.records import read_records
-from seamark.store.read.series import read_floats
+from seamark.store.read.series import read_floats, read_last
 from seamark.store.runs import Store, StoredRun
 from seamark.store.schema import state_of_row
 
@@ -289,7 +289,10 @@ class Snapshot:
     ) -> dict[str, Points]:
         """Return the points of float series, by path."""
         shares = self.line.shares(paths, FLOATS, attempt)
-        return read_floats(self.store, self.connection, shares, paths, limit)
+        if limit is None:
+            return read_floats(self.store, self.connection, shares, paths)
+        of_store = self.store, self.connection, shares
+        return {path: read_last(*of_store, path, limit) for path in paths}
 
     def points_of(
         self, path: str, family: str, attempt: int | str

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.store.fold import registers
-from seamark.store.fold.registers import exact_sum
-from seamark.values.statistics import SCALE, scaled_sum
+from seamark.store.fold.registers import SCALE, exact_sum, scaled_sum
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 EDGES = [0.0, 5e-324, 1.0, sys.float_info.min, sys.float_info.max, registers._SUM_LIMIT]
@@ -30,10 +29,14 @@ def by_fractions(values):
 
 @pytest.fixture(params=[False, True], ids=["as it is", "all by bins"])
 def bins(request, monkeypatch):
-    """Bins for the fewest values, and many blocks; else what is small goes another way."""
+    """Bins for the fewest values, many blocks and many parts; else what is small goes another way.
+
+    It has to be 1 at least: parts that are brought down must come to an end.
+    """
     if request.param:
         monkeypatch.setattr(registers, "_MIN_BINNED", 1)
         monkeypatch.setattr(registers, "_BLOCK_VALUES", 3)
+        monkeypatch.setattr(registers, "_MAX_EXACT_TERMS", 7)
 
 
 @pytest.mark.usefixtures("bins")

@@ -21,37 +21,73 @@ from seamark.values.aggregates import Keep
 from seamark.values.arrays import Floats, Ints
 from seamark.values.statistics import SCALE, Statistics, load_aggregate, scaled, scaled_sum
 
+__all__ = [
+    "FAMILIES",
+    "NEVER",
+    "SCALE",
+    "AtomState",
+    "FamilyState",
+    "FileSetState",
+    "FileState",
+    "FloatSeriesState",
+    "Key",
+    "MapState",
+    "RecordState",
+    "SeriesState",
+    "SetState",
+    "StatisticState",
+    "exact_sum",
+    "scaled_sum",
+    "to_json",
+]
+
+
 _MIN_BINNED: Final = 512
 """Number of values below which `scaled_sum` is at least as fast."""
 _BLOCK_VALUES: Final = 1 << 15
-"""Number of values processed in one step: intermediate results stay in the core's cache."""
+"""Number of values processed in one step, so that intermediate results stay in the core's cache."""
 _LOW_BITS: Final = 26
 _UPPER_MASK: Final = (1 << 64) - (1 << _LOW_BITS)
 """Mask of the upper half of a float64: the sign, the exponent and 27 of 53 bits of the mantissa."""
+_MAX_EXACT_TERMS: Final = 1 << _LOW_BITS
+"""Number of halves (27 or 26 bits) with one exponent whose float64 sum is exact (53 bits)."""
+_BINS: Final = 1 << 12
+"""Number of combinations of sign and exponent of float64."""
 _SUM_LIMIT: Final = 2.0**972
 """Limit of values below which their sums cannot overflow."""
+_SHIFT: Final = 1024
+"""Power of two by which larger numbers are scaled down."""
 
 
 def exact_sum(values: Floats) -> int:
     """Return the exact sum of finite float64 (N,), in units of 2 ** -1074."""
     if len(values) < _MIN_BINNED:
         return scaled_sum(values.tolist())
-    starts = range(0, len(values), _BLOCK_VALUES)
-    return sum(_binned_sum(values[start : start + _BLOCK_VALUES]) for start in starts)
+    if max(values.max(), -values.min()) < _SUM_LIMIT:
+        parts = (
+            values[start : start + _MAX_EXACT_TERMS]
+            for start in range(0, len(values), _MAX_EXACT_TERMS)
+        )
+        return sum(map(_binned_sum, parts))
+    import numpy as np
+
+    huge = np.abs(values) >= _SUM_LIMIT
+    return exact_sum(values[~huge]) + (exact_sum(np.ldexp(values[huge], -_SHIFT)) << _SHIFT)
 
 
 def _binned_sum(values: Floats) -> int:
     # Numbers with the same sign and exponent are added in one bin, upper and lower halves
-    # separately. The halves (27 or 26 bits) are multiples of one power of two, so float sums (53
-    # bits) of a block of them are exact.
+    # separately. The halves are small multiples of one power of two, so their float sums are exact.
     import numpy as np
 
-    if max(values.max(), -values.min()) >= _SUM_LIMIT:
-        return scaled_sum(values.tolist())
-    bits = values.view(np.uint64)
-    exponents = (bits >> 52).view(np.int64)
-    upper = (bits & _UPPER_MASK).view(np.float64)
-    bins = np.concatenate([np.bincount(exponents, half) for half in (upper, values - upper)])
+    bins = np.zeros((2, _BINS))
+    for start in range(0, len(values), _BLOCK_VALUES):
+        block = values[start : start + _BLOCK_VALUES]
+        bits = block.view(np.uint64)
+        exponents = (bits >> 52).view(np.int64)
+        upper = (bits & _UPPER_MASK).view(np.float64)
+        bins[0] += np.bincount(exponents, upper, _BINS)
+        bins[1] += np.bincount(exponents, block - upper, _BINS)
     return sum(map(scaled, bins[bins != 0].tolist()))
 
 

@@ -15,8 +15,11 @@ from seamark.store.schema import PathNumbers
 
 
 @pytest.mark.parametrize("most_bytes", [0, 5_000])
-def test_numbers_of_paths_are_those_of_the_table_however_few_are_kept(store, most_bytes):
-    numbers = PathNumbers(store.database, most_bytes)
+def test_numbers_of_paths_are_those_of_the_table_however_few_are_kept(
+    store, most_bytes, monkeypatch
+):
+    monkeypatch.setattr(schema, "MOST_BYTES", most_bytes)
+    numbers = PathNumbers(store.database)
     wanted = [f"p/{number}" for number in range(600)]
     given = numbers.ensure(wanted)
     assert sorted(given) == sorted(wanted)
@@ -34,8 +37,9 @@ def test_numbers_of_paths_are_those_of_the_table_however_few_are_kept(store, mos
         assert numbers.everything(connection) == given
 
 
-def test_paths_in_memory_are_bounded_by_their_size(store):
-    numbers = PathNumbers(store.database, 60_000)
+def test_paths_in_memory_are_bounded_by_their_size(store, monkeypatch):
+    monkeypatch.setattr(schema, "MOST_BYTES", 60_000)
+    numbers = PathNumbers(store.database)
     for start in range(0, 3000, 100):
         numbers.ensure(f"short/{number}" for number in range(start, start + 100))
         assert len(numbers) <= 60_000 // 250

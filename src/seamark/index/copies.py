@@ -26,8 +26,8 @@ from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.process.interrupts import quietly
 from seamark.store.fold.run_state import JournalState
 from seamark.store.ingest import UNREADABLE, Folding, Saving, prefix_crc
+from seamark.store.read.inherited import Sources
 from seamark.store.read.run import RunReader
-from seamark.store.read.series import Sources
 from seamark.store.runs import Store
 
 

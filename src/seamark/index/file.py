@@ -141,10 +141,8 @@ class IndexFile:
         self._store = None
 
     def _use_memory(self) -> Store:
-        self._disconnect()
-        self._set_store(_store_on(memory_engine()), None)
-        self._create_tables()
-        return self.store
+        self.close()
+        return self._create_tables(memory_engine(), None)
 
     def _open_file(self, target: Path) -> bool:
         if self._try_open(target):
@@ -155,37 +153,38 @@ class IndexFile:
                 return False
             if self._try_open(target):  # another process created it meanwhile
                 return True
-            self._disconnect()
+            self.close()
             remove_file(target)
             make_file(target)
-            self._set_store(_store_on(file_engine(target)), target)
-            self._create_tables()
+            self._create_tables(file_engine(target), target)
             remove_old_files(target)
         return True
 
     def _try_open(self, target: Path) -> bool:
-        self._disconnect()
+        self.close()
         if not target.exists():
             return False
         if not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
         try:
-            self._set_store(_store_on(file_engine(target)), target)
-            with self.store.database.reading() as connection:
-                facts = dict(self.store.database.rows(connection, _FACTS))
+            facts = dict(self._use(file_engine(target), target).database.fetch(_FACTS))
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
-            self._disconnect()
+            self.close()
             if is_damaged(error):
                 return False
             raise
         known = facts.get("schema"), facts.get("root")
         return known == (schema.SCHEMA_VERSION, str(self.root)) and NAME_KEY in facts
 
-    def _set_store(self, store: Store, path: Path | None) -> None:
-        self._store, self.path, self.looks = store, path, FileStatuses()
+    def _use(self, engine: sa.Engine, path: Path | None) -> Store:
+        database = Database(engine)
+        self._store = Store(database, PathNumbers(database), is_shared=False)
+        self.path, self.looks = path, FileStatuses()
+        return self._store
 
-    def _create_tables(self) -> None:
-        database = self.store.database
+    def _create_tables(self, engine: sa.Engine, path: Path | None) -> Store:
+        store = self._use(engine, path)
+        database = store.database
         database.create_tables(schema.metadata, looks.metadata)
         facts = {
             "schema": schema.SCHEMA_VERSION,
@@ -195,25 +194,23 @@ class IndexFile:
         with database.writing() as connection:
             for key, value in facts.items():
                 connection.execute(sa.insert(schema.meta).values(key=key, value=value))
+        return store
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
-        self._disconnect()
+        if self._store is not None:
+            self._store.database.engine.dispose()
+        self._store = None
 
     def __del__(self) -> None:
         # The file was not closed, and no index or view of a run uses it.
         with contextlib.suppress(Exception):
             self.close()
 
-    def _disconnect(self) -> None:
-        if self._store is not None:
-            self._store.database.engine.dispose()
-        self._store = None
-
     def replace(self) -> None:
         """Replace the file by a new one."""
         path = self.path
-        self._disconnect()
+        self.close()
         if path is not None:
             with exclusive(path, _MAX_LOCK_WAIT_S) as is_locked:
                 if is_locked:
@@ -248,11 +245,6 @@ class IndexFile:
         """Return a value that changes when another connection writes to the index."""
         connection = self.driver
         return connection, connection.execute("PRAGMA data_version").fetchone()
-
-
-def _store_on(engine: sa.Engine) -> Store:
-    database = Database(engine)
-    return Store(database, PathNumbers(database), is_shared=False)
 
 
 def is_damaged(error: BaseException) -> bool:

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from seamark.index.copies import RunView
     from seamark.index.looks import Ref, Unread
     from seamark.reading.names import RunName
+    from seamark.store.read.inherited import Sources
     from seamark.store.read.many import SeriesCache
-    from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
 

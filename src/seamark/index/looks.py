@@ -20,13 +20,14 @@ import sqlalchemy as sa
 
 from seamark.journal.safe import closing_fd, open_folder, regular_files
 from seamark.process.interrupts import let_pass
+from seamark.reading.words import clean, shorten
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, insertion
 
 log = logging.getLogger("seamark")
 _MAX_NAMED_FOLDERS: Final = 3
 """Maximum number of folders named in a warning."""
-_MAX_PATH_CHARS: Final = 300
+_MAX_PATH_WIDTH: Final = 300
 
 
 class Unread(NamedTuple):
@@ -78,7 +79,8 @@ class UnreadFolders:
         if all(one.path in before for one in found):
             return
         listed_folders = ", ".join(
-            f"{_shortened(one.path)} ({one.why})" for one in found[:_MAX_NAMED_FOLDERS]
+            f"{shorten(clean(one.path), _MAX_PATH_WIDTH, keep_end=True)} ({one.why})"
+            for one in found[:_MAX_NAMED_FOLDERS]
         )
         more = (
             f" and {len(found) - _MAX_NAMED_FOLDERS} more"
@@ -99,16 +101,6 @@ class UnreadFolders:
         while path != self._root and (above := os.path.dirname(path)) != path:  # noqa: PTH120 - of strings
             yield above
             path = above
-
-
-def _shortened(path: str) -> str:
-    # Names of folders are untrusted.
-    printable = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
-    return (
-        printable
-        if len(printable) <= _MAX_PATH_CHARS
-        else f"{printable[: _MAX_PATH_CHARS // 2]}…{printable[-_MAX_PATH_CHARS // 2 :]}"
-    )
 
 
 I63: Final = (1 << 63) - 1

@@ -44,8 +44,8 @@ from seamark.store.cells import OPEN
 from seamark.store.database import DamageError, file_connection, sqlite_engine
 from seamark.store.journals import load_journals
 from seamark.store.query.choosing import state_column
+from seamark.store.read.inherited import Sources
 from seamark.store.read.names import recent_paths
-from seamark.store.read.series import Sources
 from seamark.store.runs import Store, numbers_of
 from seamark.store.schema import PathNumbers
 

@@ -47,26 +47,14 @@ def health_of(view: Reader) -> dict[str, Any]:
         for path in view.families()
         if path.rpartition("/")[2] in _OUTPUT or is_inside(path, FORWARD)
     ]
-    attributes = view.some(paths) if paths else []
-    if output := _omitted_bytes(attributes):
-        found["output"] = output
-    places: dict[str, dict[str, Any]] = {}
-    for one in attributes:
+    for one in view.some(paths) if paths else ():
         if is_inside(one.path, FORWARD):
             place, _, kind = one.path.removeprefix(f"{FORWARD}/").partition("/")
-            places.setdefault(place, {})[kind] = one.value
-    if places:
-        found["forward"] = places
-    return found
-
-
-def _omitted_bytes(attributes: Iterable[Attribute]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for one in attributes:
-        stream = _OUTPUT.get(one.path.rpartition("/")[2])
-        if stream is not None and type(one.value) is int and one.value > 0:
+            found.setdefault("forward", {}).setdefault(place, {})[kind] = one.value
+        elif type(one.value) is int and one.value > 0:
+            sizes, stream = found.setdefault("output", {}), _OUTPUT[one.path.rpartition("/")[2]]
             sizes[stream] = sizes.get(stream, 0) + one.value
-    return sizes
+    return found
 
 
 def last_record_of(journals: Iterable[JournalInfo], modified: Any) -> Any:

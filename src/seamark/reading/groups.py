@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from seamark.errors import RunNotFoundError
 from seamark.reading.curves import Drawing, Look, RunCurve
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from seamark.reading.points import Attempt
+    from seamark.reading.reader import Reader
     from seamark.reading.tables import RunsTable
 
 
@@ -240,18 +241,9 @@ _SINGLE_WIDTH: Final = math.ulp(0.0)
 """Width of parts that hold a single x."""
 
 
-class _SeriesReader(Protocol):
-    """Subset of `seamark.reading.reader.Reader` that is needed to draw a series."""
-
-    def drawing(
-        self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
-    ) -> Drawing:
-        """Return the drawing of a series."""
-
-
 def curves_of_runs(
     refs: Iterable[tuple[str, str]],
-    reader_of: Callable[[str, str], _SeriesReader],
+    reader_of: Callable[[str, str], Reader],
     paths: Sequence[str],
     look: Look,
     attempt: Attempt = "latest",

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta
 
@@ -24,7 +24,6 @@ from seamark.reading.words import duration_words, plural, seen_text, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
-    from seamark.reading.points import Points
     from seamark.reading.ranks import RankStatus
     from seamark.reading.reader import Reader
 
@@ -245,28 +244,7 @@ class RankTiming:
         return self.mean_s if math.isnan(self.own_s) else self.own_s
 
 
-class Timed(Protocol):
-    """Subset of `seamark.reading.reader.Reader` that is needed to time ranks."""
-
-    @property
-    def project(self) -> str:
-        """Project path."""
-
-    @property
-    def name(self) -> str:
-        """Run id."""
-
-    def ranks(self) -> list[RankStatus]:
-        """Return the status of each rank."""
-
-    def series_paths(self) -> list[str]:
-        """Return the paths of float series."""
-
-    def many_points(self, paths: Collection[str]) -> Mapping[str, Points]:
-        """Return the points of several float series."""
-
-
-def rank_timings(view: Timed) -> list[RankTiming]:
+def rank_timings(view: Reader) -> list[RankTiming]:
     """Return timings of the ranks, the slowest first; raises `MissingFieldError`."""
     statuses = {status.rank: status for status in view.ranks()}
     paths = view.series_paths()
@@ -298,7 +276,7 @@ def _ranks_of(paths: Sequence[str]) -> set[int]:
     return found | {0} if found else found
 
 
-def _values(view: Timed, paths: Sequence[str], name: str) -> Mapping[int, Sequence[float]]:
+def _values(view: Reader, paths: Sequence[str], name: str) -> Mapping[int, Sequence[float]]:
     spaces: dict[str, dict[int, str]] = {}
     for path in paths:
         plain = common_path(path)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from seamark.reading.attributes import (
     CHANGES,
+    DETAIL,
     INHERITED,
     Attribute,
     aside,
@@ -34,11 +35,10 @@ from seamark.reading.recorded_errors import RecordedError, recorded_errors
 from seamark.reading.words import clean, plain
 from seamark.values.aggregates import Last, Ring
 
-_DETAIL: Final = "sys/state_detail"
 _FACTS: Final = {
     "name": "sys/name",
     "state": "sys/state",
-    "detail": _DETAIL,
+    "detail": DETAIL,
     "description": "sys/description",
     "revision": "sys/revision",
     "version": "source_code/version",

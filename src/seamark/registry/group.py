@@ -22,7 +22,6 @@ from seamark.reading.tables import RunsTable, StringList
 from seamark.run.claims import check_set, first_free, place_of
 from seamark.store.query.expression import (
     SIGNS,
-    Among,
     And,
     Expression,
     Not,
@@ -127,7 +126,7 @@ def _matches(expression: Expression, row: Row) -> bool:
     if isinstance(expression, Not):
         return not _matches(expression.term, row)
     found = row.get(expression.field.path)
-    if isinstance(expression, Among):
+    if expression.operator == "in":
         sign = "contains" if isinstance(found, StringList) else "="
         return any(_compares(found, sign, value) for value in expression.values)
     if expression.value is None:

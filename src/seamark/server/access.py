@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Changes
     from seamark.reading.reader import Answer
     from seamark.server.views import Views
+    from seamark.store.read.inherited import Sources
     from seamark.store.read.run import RunReader
-    from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
 

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from seamark.server.access import Serving
+    from seamark.store.read.inherited import Sources
     from seamark.store.read.run import RunReader
-    from seamark.store.read.series import Sources
 
 
 _TAG: Final = "$"

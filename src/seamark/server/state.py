@@ -25,8 +25,8 @@ from seamark.server.purging import ServerClaims, is_purged
 from seamark.server.quota import Quota
 from seamark.server.settings import Settings
 from seamark.server.writer import ServerWriter, is_own_journal
+from seamark.store.read.inherited import Sources
 from seamark.store.read.run import RunReader
-from seamark.store.read.series import Sources
 from seamark.store.runs import Store
 
 

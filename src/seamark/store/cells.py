@@ -91,9 +91,7 @@ def instant(text: str, *, local: bool = False) -> int | None:
 def atom_columns(kind: str, value: Any) -> tuple[int | None, float | None, int | None, str | None]:
     """Return the columns class, number, whole and text of an atom that is not a string."""
     if kind == "float":
-        return (
-            (0, value, None, None) if value - value == 0 else (*_number_columns(value), None, None)
-        )
+        return *_number_columns(value), None, None
     if kind == "bool":
         return 0, float(value), int(value), None
     if kind == "int":

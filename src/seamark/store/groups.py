@@ -192,15 +192,9 @@ _SELECT_SHARED: Final = (
     .order_by(_chunk.place)
 )
 _STORED_COLUMNS: Final = (
-    _chunk.run,
     _chunk.journal,
     _chunk.place,
     _chunk.path,
-    _chunk.count,
-    _chunk.rising,
-    _chunk.low_step,
-    _chunk.high_step,
-    _chunk.low_t,
     _chunk.data,
 )
 _SELECT_GROUP: Final = sa.select(*_STORED_COLUMNS).where(
@@ -364,20 +358,12 @@ class StoredGroup:
 
     Attributes:
         place: Offset of the start of the group in the journal, bytes.
-        rising: Whether the steps never fall.
-        low_t: Smallest time of a frame, nanoseconds since the Unix epoch.
         shared: Packed columns of the group: steps, times of the frames, caller's times, offsets.
         own: Packed indices of the rows that have a value, and packed values.
     """
 
     journal: int
     place: int
-    rows: int
-    count: int
-    rising: bool
-    low_step: float
-    high_step: float
-    low_t: int
     shared: list[bytes]
     own: list[bytes]
 
@@ -407,17 +393,15 @@ class StoredGroup:
 
 
 def load_groups(
-    database: Database, connection: sa.Connection, runs: Sequence[int], numbers: Sequence[int]
-) -> dict[tuple[int, int], list[StoredGroup]]:
-    """Return lists of groups by (run, number of the path), in the order of the journals."""
-    if not numbers or not runs:
-        return {}
+    database: Database, connection: sa.Connection, run: int, numbers: Sequence[int]
+) -> dict[int, list[StoredGroup]]:
+    """Return lists of groups by number of the path, in the order of the journals."""
     wanted = sa.select(*_STORED_COLUMNS).where(
-        _chunk.run.in_(runs), _chunk.path.in_([_STEPS, _TIMES, *numbers])
+        _chunk.run == run, _chunk.path.in_([_STEPS, _TIMES, *numbers])
     )
-    found: dict[tuple[int, int], list[StoredGroup]] = {}
-    for path, run, group in _iter_groups(database.query(connection, wanted)):
-        found.setdefault((run, path), []).append(group)
+    found: dict[int, list[StoredGroup]] = {}
+    for path, group in _iter_groups(database.query(connection, wanted)):
+        found.setdefault(path, []).append(group)
     return found
 
 
@@ -426,7 +410,7 @@ def load_group(
 ) -> StoredGroup:
     """Return the part of a series in one group."""
     at = {"run": run, "number": number, "journal": journal, "place": place}
-    ((_, _, group),) = _iter_groups(database.rows(connection, _SELECT_GROUP, **at))
+    ((_, group),) = _iter_groups(database.rows(connection, _SELECT_GROUP, **at))
     return group
 
 
@@ -437,22 +421,17 @@ def group_bounds(
     return sorted(database.rows(connection, _SELECT_BOUNDS, run=run, number=number))
 
 
-def _iter_groups(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
-    here: tuple[int, ...] = ()
-    size, times, shared = 0, [b"", b"", b""], [b""]
-    rows.sort(key=itemgetter(0, 1, 2, 3))  # shared columns come first
-    for run, journal, place, path, count, *facts, data in rows:
+def _iter_groups(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, StoredGroup]]:
+    shared: list[bytes] = []
+    rows.sort(key=itemgetter(0, 1, 2))  # shared columns come first
+    for journal, place, path, data in rows:
         parts = split_parts(data)
         if path == _TIMES:
-            here, times = (run, journal, place), parts
+            shared = parts
         elif path == _STEPS:
-            size, shared = count, [parts[0], *times]
-        elif here == (run, journal, place):
-            rising, low, high, low_t = facts
-            group = StoredGroup(
-                journal, place, size, count, bool(rising), low, high, low_t, shared, parts
-            )
-            yield path, run, group
+            shared = [parts[0], *shared]
+        else:
+            yield path, StoredGroup(journal, place, shared, parts)
 
 
 class DrawingGroup(Piece):

@@ -219,12 +219,11 @@ class PathNumbers:
     """Numbers of attribute paths in the table of paths, cached in memory; safe for threads.
 
     The path of a number never changes and numbers are never reused, so the cache can be incomplete
-    but never wrong. It is emptied when it exceeds about ``most_bytes`` (default: `MOST_BYTES`).
+    but never wrong. It is emptied when it exceeds about `MOST_BYTES`.
     """
 
-    def __init__(self, database: Database, most_bytes: int | None = None) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
         self._numbers: dict[str, int] = {}
         self._paths: dict[int, str] = {}
         self._bytes = 0
@@ -239,60 +238,54 @@ class PathNumbers:
     def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
         """Return the numbers of paths, by path; paths without a number are omitted."""
         kept = self._numbers
-        found = {path: kept[path] for path in paths if path in kept}
-        missing = [path for path in paths if path not in found and can_hold(path)]
-        if not missing:
-            return found
-        found.update(self._load(connection, _BY_PATH, missing))
-        return {path: found[path] for path in paths if path in found}
+        missing = [path for path in paths if path not in kept and can_hold(path)]
+        rows = self._load(connection, _BY_PATH, missing)
+        loaded = {path: number for number, path in rows}
+        both = ((path, kept.get(path) or loaded.get(path)) for path in paths)
+        return {path: number for path, number in both if number is not None}
 
     def paths(self, connection: sa.Connection, numbers: Collection[int]) -> dict[int, str]:
         """Return the paths with these numbers, by number."""
         kept = self._paths
-        found = {number: kept[number] for number in numbers if number in kept}
-        missing = [number for number in numbers if number not in found]
-        if not missing:
-            return found
-        learned = self._load(connection, _BY_ID, missing)
-        found.update((number, path) for path, number in learned.items())
-        return {number: found[number] for number in numbers if number in found}
+        loaded = dict(self._load(connection, _BY_ID, [one for one in numbers if one not in kept]))
+        both = ((number, kept.get(number) or loaded.get(number)) for number in numbers)
+        return {number: path for number, path in both if path is not None}
 
     def everything(self, connection: sa.Connection) -> dict[str, int]:
         """Return the numbers of all paths of all runs, by path."""
         rows = self._database.rows(connection, _SELECT_ALL)
-        if len(rows) * _BYTES_PER_PATH < self._most_bytes // 4:  # more would evict the rest
+        if len(rows) * _BYTES_PER_PATH < MOST_BYTES // 4:  # more would evict the rest
             self._add_to_cache(rows)
         return {path: number for number, path in rows}
 
     def ensure(self, paths: Iterable[str]) -> dict[str, int]:
         """Return numbers of paths; add new paths in one transaction, sorted to avoid deadlocks."""
-        wanted, known = set(paths), self._numbers
-        found = {path: known[path] for path in wanted if path in known}
+        wanted, kept = set(paths), self._numbers
+        found = {path: kept[path] for path in wanted if path in kept}
         if missing := sorted(wanted.difference(found)):
             with self._database.writing() as connection:
-                found.update(self._load(connection, _BY_PATH, missing))
+                found |= self.known(connection, missing)
                 fresh = sorted(wanted.difference(found))
                 self._database.run_many(connection, _INSERT_PATHS, zip(fresh, strict=True))
             if fresh:  # after the commit: a failed transaction frees its numbers
                 with self._database.reading() as connection:
-                    found.update(self._load(connection, _BY_PATH, fresh))
+                    found |= self.known(connection, fresh)
         return found
 
     def _load(
         self, connection: sa.Connection, statement: Any, wanted: list[str] | list[int]
-    ) -> dict[str, int]:
-        return self._add_to_cache(self._database.rows(connection, statement, at=wanted))
+    ) -> list[tuple[Any, ...]]:
+        rows = self._database.rows(connection, statement, at=wanted)
+        self._add_to_cache(rows)
+        return rows
 
-    def _add_to_cache(self, rows: Iterable[tuple[int, str]]) -> dict[str, int]:
-        found: dict[str, int] = {}
+    def _add_to_cache(self, rows: Iterable[tuple[Any, ...]]) -> None:
         for number, path in rows:
-            found[path] = number
             if path not in self._numbers:
                 self._bytes += _BYTES_PER_PATH + sys.getsizeof(path)
             self._numbers[path], self._paths[number] = number, path
-        if self._bytes > self._most_bytes:
+        if self._bytes > MOST_BYTES:
             self._numbers, self._paths, self._bytes = {}, {}, 0
-        return found
 
 
 _OPEN_SILENCE_NS: Final = 50 * 10**9

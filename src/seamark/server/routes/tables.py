@@ -460,8 +460,7 @@ def _check_series(
     patterns: Sequence[str],
     found: set[str],
 ) -> None:
-    seen = in_projects(store, connection, _restriction(every))
-    checks = KnownPaths(store, connection, every.unknown, seen)
+    checks = KnownPaths(store, connection, every.unknown, readable=_restriction(every))
     for pattern in patterns:
         if pattern not in found and not any(map(matcher(pattern), found)):
             checks.check_series(pattern)

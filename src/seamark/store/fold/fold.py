@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
-from seamark.journal.format import Kind, sound_header
+from seamark.journal.format import Kind, file_of, sound_header
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
 from seamark.reading.attributes import FORKED_AT, FORKED_FROM, holds_parameters
 from seamark.store.fold.decode import Decoded, decode, is_progress
@@ -26,7 +26,6 @@ from seamark.store.fold.payloads import (
     artifact_of,
     atom_of,
     counts_of,
-    file_of,
     histogram_of_point,
     legible,
     list_of,

@@ -13,28 +13,6 @@ from seamark.journal.format import USER_TIME, WHOLE, Kind, digest_of_text, file_
 from seamark.journal.reader import decode_json
 from seamark.values.statistics import load_aggregate
 
-__all__ = [
-    "ATOM_TYPES",
-    "PATH_BYTES",
-    "Names",
-    "artifact_of",
-    "atom_of",
-    "counts_of",
-    "file_of",
-    "histogram_of_point",
-    "legible",
-    "list_of",
-    "record_points",
-    "state_of",
-    "statistic_of",
-    "step_of",
-    "text_of",
-    "text_of_point",
-    "time_of_point",
-    "unpack_sparse",
-]
-
-
 PATH_BYTES: Final = 2048
 """Maximum bytes of a path, twice that of writers; PostgreSQL cannot index longer paths."""
 Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int, ...]]]]

@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from seamark.errors import QueryError
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
+from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
-from seamark.store.cells import OPEN, is_crashed
+from seamark.store.cells import CRASHED, OPEN, is_crashed
 from seamark.store.journals import load_journals
-from seamark.store.query.expression import comparisons_of
-from seamark.store.query.kinds import CRASHED
-from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
-from seamark.store.query.language import Field, parse_field
+from seamark.store.query.expression import Field, comparisons_of
+from seamark.store.query.known import KnownPaths, in_projects
+from seamark.store.query.language import parse_field
 from seamark.store.query.selection import Selection
 from seamark.store.query.sql import (
     AGGREGATE_COLUMNS,
@@ -157,7 +157,7 @@ class _Search:
         expression = selection.expression()
         self._field = parse_field(selection.sort_by, "sort_by")
         seen = in_projects(store, connection, selection.readable)
-        known = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
+        known = KnownPaths(store, connection, unknown, selection.kind, selection.readable)
         known.prefetch(
             [*(leaf.field.path for leaf in comparisons_of(expression)), self._field.path]
         )

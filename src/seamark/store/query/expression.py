@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from seamark.errors import QueryError
 
@@ -93,31 +93,22 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison of a field with a value.
+    """Comparison of a field with values.
 
-    Operators are ``= != > >= < <= contains matches``, ``"not matches"``, and ``missing`` (without
-    value).
+    Operators are ``= != > >= < <= contains matches`` and ``"not matches"`` with one value,
+    ``missing`` without, and ``in`` with any number: whether the field equals one of the values, or
+    a string set contains one of them.
     """
 
     field: Field
     operator: str
-    value: Value | None
+    values: tuple[Value, ...] = ()
     at: int = dataclasses.field(default=0, compare=False)
 
     @property
-    def values(self) -> tuple[Value | None]:
-        """Right side as a tuple, as in `Among`."""
-        return (self.value,)
-
-
-@dataclass(frozen=True, slots=True)
-class Among:
-    """Test whether a field equals one of several values, or a string set contains one of them."""
-
-    operator: ClassVar[str] = "in"
-    field: Field
-    values: tuple[Value, ...]
-    at: int = dataclasses.field(default=0, compare=False)
+    def value(self) -> Value | None:
+        """First value; None without any."""
+        return self.values[0] if self.values else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +132,12 @@ class Or:
     terms: tuple[Expression, ...]
 
 
-Expression = Comparison | Among | Not | And | Or
+Expression = Comparison | Not | And | Or
 
 
-def comparisons_of(expression: Expression) -> Iterator[Comparison | Among]:
+def comparisons_of(expression: Expression) -> Iterator[Comparison]:
     """Yield the comparisons of an expression, in their order."""
-    if isinstance(expression, Comparison | Among):
+    if isinstance(expression, Comparison):
         yield expression
     elif isinstance(expression, Not):
         yield from comparisons_of(expression.term)

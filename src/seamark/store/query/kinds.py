@@ -10,31 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Final, NamedTuple
 
 from seamark.store.cells import CRASHED, instant
-from seamark.store.query.expression import AGGREGATES, Among, Comparison, Field, Value
-
-__all__ = [
-    "CRASHED",
-    "GROUPS",
-    "MOMENTS",
-    "NUMERIC",
-    "SEARCHES",
-    "SERIES",
-    "SORTABLE",
-    "STATES",
-    "SYSTEM",
-    "TEXTS",
-    "fault",
-    "field_fault",
-    "implied_types",
-    "matching_types",
-    "moment",
-    "near_state",
-    "state_fault",
-    "suffix_fault",
-    "system_types",
-    "words_of",
-]
-
+from seamark.store.query.expression import AGGREGATES, Comparison, Field, Value
 
 MOMENTS: Final = (
     "a time such as 2026-11-22 or 2026-11-22T10:30, or a time before now: -30m, -2h, -1d, -2w, -1M "
@@ -209,7 +185,7 @@ def implied_types(field: Field) -> frozenset[str] | None:
     return kinds if field.type in (None, "int", "float", "string") else kinds & {str(field.type)}
 
 
-def matching_types(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
+def matching_types(leaf: Comparison, value: Value | None) -> frozenset[str] | None:
     """Return the types that a comparison with this value can match; None for any type."""
     permitted = implied_types(leaf.field)
     if value is None:
@@ -235,7 +211,7 @@ def _comparable_types(sign: str, value: Value) -> frozenset[str]:
     return sets | TEXTS | {"datetime"} if moment(value.text, 0) is not None else sets | TEXTS
 
 
-def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:
+def fault(leaf: Comparison, value: Value | None, types: Collection[str]) -> Fault:
     """Return the fault of a comparison at a path with these types, which cannot match."""
     path, sign = leaf.field.path, leaf.operator
     permitted = implied_types(leaf.field)
@@ -281,7 +257,7 @@ def field_fault(field: Field, types: Collection[str]) -> Fault:
     return Fault(field.at, f"{subject}, not of numbers: it has no {field.aggregate}")
 
 
-def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
+def state_fault(leaf: Comparison, value: Value) -> Fault | None:
     """Return the fault of a comparison of ``sys/state``, or None."""
     sign, word = leaf.operator, value.text.lower()
     if sign in SEARCHES:

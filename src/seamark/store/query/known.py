@@ -19,7 +19,6 @@ from seamark.store import schema
 from seamark.store.database import as_literals
 from seamark.store.query.expression import (
     SIGNS,
-    Among,
     Comparison,
     Field,
     comparisons_of,
@@ -44,8 +43,6 @@ from seamark.store.query.language import parse
 from seamark.store.read.inherited import TAGS
 from seamark.store.runs import Store
 from seamark.values import escape
-
-__all__ = ["KnownPaths", "Unknown", "in_projects", "matching_projects", "refuse"]
 
 _QUERY: Final = "query"
 _cells: Final = schema.attribute.c
@@ -88,9 +85,8 @@ class KnownPaths:
         store: Store with the paths.
         connection: Connection with a transaction of the store.
         unknown: Called with an error for each requested path that no run has, if there are runs.
-        seen: Condition that the caller may read a run; None for all.
         kind: Kind of the containers; see `seamark.paths.kind_of`.
-        readable: Returns whether the caller may read a project's inherited tags; None for all.
+        readable: Returns whether the caller may read a project; None for all.
     """
 
     def __init__(
@@ -98,14 +94,13 @@ class KnownPaths:
         store: Store,
         connection: sa.Connection,
         unknown: Unknown = refuse,
-        seen: sa.ColumnElement[bool] | None = None,
         kind: str = "run",
         readable: Callable[[str], bool] | None = None,
     ) -> None:
-        self._seen = seen
         self._readable = readable
-        own = schema.run.c.kind == kind
-        self._own = own if seen is None else sa.and_(own, seen)
+        self._own = schema.run.c.kind == kind
+        if (seen := in_projects(store, connection, readable)) is not None:
+            self._own = sa.and_(self._own, seen)
         self._store = store
         self._connection = connection
         self._unknown = unknown
@@ -136,14 +131,14 @@ class KnownPaths:
         for leaf in comparisons_of(parse(query)):
             self._check_leaf(escape(query), leaf)
 
-    def _check_leaf(self, query: str, leaf: Comparison | Among) -> None:
+    def _check_leaf(self, query: str, leaf: Comparison) -> None:
         if (
             leaf.field.path.startswith(CHILDREN)
             and self._types_at(leaf.field.path, None) is not None
         ):
             self._check_parts(query, leaf)
             return
-        for value in leaf.values:
+        for value in leaf.values or (None,):
             wanted = matching_types(leaf, value)
             types = self._types_at(leaf.field.path, wanted)
             if types is None:
@@ -153,7 +148,7 @@ class KnownPaths:
                 return
             raise positioned_error(_QUERY, query, *fault(leaf, value, types), named=True)
 
-    def _check_parts(self, query: str, leaf: Comparison | Among) -> None:
+    def _check_parts(self, query: str, leaf: Comparison) -> None:
         path, sign = leaf.field.path, leaf.operator
         if sign != "missing" and leaf.field.aggregate not in CHILD_AGGREGATES:
             known = ", ".join(f":{name}" for name in CHILD_AGGREGATES)
@@ -168,7 +163,7 @@ class KnownPaths:
                 f"expected = or < for an aggregate of child runs, got {sign!r}",
             )
         for value in leaf.values:
-            if value is not None and isinstance(value.value, bool | str):
+            if isinstance(value.value, bool | str):
                 raise positioned_error(
                     _QUERY,
                     query,
@@ -193,7 +188,7 @@ class KnownPaths:
 
     def check_pattern(self, text: str, found: Collection[str]) -> None:
         """Report a column pattern that does not match any path."""
-        if self._seen is not None:
+        if self._readable is not None:
             found = [one for one in found if self._types_at(one, None) is None]
         if not found and self._has_runs():
             self._unknown(positioned_error("column", text, 0, f"no path matches {text!r:.200}"))
@@ -260,10 +255,9 @@ class KnownPaths:
 
     def _in_readable_projects(self) -> sa.ColumnElement[bool]:
         of_project = schema.run.c.kind == "project"
-        if self._seen is None:
+        if self._readable is None:
             return of_project
-        may_read = self._readable or (lambda _: True)
-        readable = matching_projects(self._store, self._connection, may_read)
+        readable = matching_projects(self._store, self._connection, self._readable)
         above = sorted({one for name in readable for one in projects_above(name, "")})
         return sa.and_(of_project, schema.run.c.project.in_(as_literals(above)))
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import QueryError
 from seamark.store.query.expression import (
     AGGREGATES,
-    Among,
     And,
     Comparison,
     Expression,
@@ -51,19 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lark import Lark
-
-__all__ = [
-    "Among",
-    "And",
-    "Comparison",
-    "Expression",
-    "Field",
-    "Not",
-    "Or",
-    "Value",
-    "parse",
-    "parse_field",
-]
 
 _OTHER_AGGREGATES: Final = {"average": "mean", "avg": "mean"}
 _TYPES: Final = {
@@ -274,13 +260,13 @@ class _Builder:
         return self.expression(children[0])
 
     def _missing(self, children: list[Any]) -> Expression:
-        return Comparison(self._field(children[0]), "missing", None, children[1].start_pos)
+        return Comparison(self._field(children[0]), "missing", (), children[1].start_pos)
 
     def _among(self, children: list[Any]) -> Expression:
         tree, operator, *items = children
-        leaf = Among(self._field(tree), (), operator.start_pos)
+        leaf = Comparison(self._field(tree), "in", (), operator.start_pos)
         values = [self._convert(leaf, self._value(item)) for item in items]
-        return Among(leaf.field, tuple(values), leaf.at)
+        return Comparison(leaf.field, "in", tuple(values), leaf.at)
 
     def _compared(self, children: list[Any]) -> Expression:
         tree, operator, right = children
@@ -293,8 +279,8 @@ class _Builder:
             value = Value(value.text, value.text, value.at)
             if sign != "contains":
                 self._check_pattern(token, value.text)
-        leaf = Comparison(self._field(tree), sign, value, operator.start_pos)
-        return Comparison(leaf.field, sign, self._convert(leaf, value), leaf.at)
+        leaf = Comparison(self._field(tree), sign, (), operator.start_pos)
+        return Comparison(leaf.field, sign, (self._convert(leaf, value),), leaf.at)
 
     def _check_pattern(self, token: Any, pattern: str) -> None:
         try:
@@ -306,10 +292,10 @@ class _Builder:
                 f"expected a valid regular expression, got {pattern!r:.60}: {error.msg}",
             ) from None
 
-    def _convert(self, leaf: Comparison | Among, value: Value) -> Value:
+    def _convert(self, leaf: Comparison, value: Value) -> Value:
         field = leaf.field
         types = system_types(field.path) or implied_types(field)
-        searches = isinstance(leaf, Comparison) and leaf.operator in SEARCHES
+        searches = leaf.operator in SEARCHES
         if types is not None and not searches:
             value = _convert_to(value, types)
         fit = matching_types(leaf, value)

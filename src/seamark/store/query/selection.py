@@ -18,8 +18,9 @@ from seamark.paths import KINDS, home_of, is_inside, kind_of, model_key
 from seamark.reading.catalog import Catalog, Wanted
 from seamark.reading.contents import ArtifactName
 from seamark.reading.names import LATEST, RunName
+from seamark.store.query.expression import And, Comparison, Expression, Field, Value
 from seamark.store.query.kinds import GROUPS, STATES, near_state
-from seamark.store.query.language import Among, And, Comparison, Expression, Field, Value, parse
+from seamark.store.query.language import parse
 from seamark.values import escape
 from seamark.values._numbers import argument_error
 
@@ -176,16 +177,16 @@ class Selection(Wanted):
                     for value in given
                     for one in (_expand_state(value) if name == "state" else (value,))
                 ]
-                terms.append(Among(Field(path), tuple(map(_make_value, values))))
+                terms.append(Comparison(Field(path), "in", tuple(map(_make_value, values))))
         terms += [
-            Comparison(Field("sys/tags", None, "string_set"), "contains", _make_value(tag))
+            Comparison(Field("sys/tags", None, "string_set"), "contains", (_make_value(tag),))
             for tag in _list_strings("tag", self.tag) or []
         ]
         if self.trashed is not None:
             if not isinstance(self.trashed, bool):
                 raise argument_error(self.trashed, "trashed", "True, False or None for both")
             value = Value(self.trashed, str(self.trashed).lower())
-            terms.append(Comparison(Field("sys/trashed"), "=", value))
+            terms.append(Comparison(Field("sys/trashed"), "=", (value,)))
         return And(tuple(terms))
 
     def reaches(self, project: str) -> bool:

@@ -20,7 +20,6 @@ from seamark.store.database import as_literals
 from seamark.store.journals import load_owners
 from seamark.store.query.expression import (
     SIGNS,
-    Among,
     And,
     Comparison,
     Expression,
@@ -29,10 +28,10 @@ from seamark.store.query.expression import (
     Or,
     Value,
 )
-from seamark.store.query.kinds import NUMERIC, TEXTS, moment
+from seamark.store.query.kinds import CHILDREN, NUMERIC, TEXTS, moment
 from seamark.store.query.known import matching_projects
 from seamark.store.query.selection import Selection
-from seamark.store.read.inherited import CHILDREN, has_children, holder
+from seamark.store.read.inherited import has_children, holder
 from seamark.store.read.names import VERSION, moved_versions
 from seamark.store.runs import Store
 
@@ -157,7 +156,7 @@ class Compiler:
             return _join(sa.or_, [sa.false(), *map(self.condition, expression.terms)])
         if isinstance(expression, Not):
             return sa.not_(self.condition(expression.term))
-        if isinstance(expression, Among):
+        if expression.operator == "in":
             found = self._among(expression)
         else:
             found = self._comparison(expression)
@@ -167,11 +166,11 @@ class Compiler:
             else found
         )
 
-    def _on_current_numbers(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
+    def _on_current_numbers(self, recorded: Clause, leaf: Comparison) -> Clause:
         """Return a condition on the current numbers of versions instead of the recorded ones."""
         if not (moved := self._moved):
             return recorded
-        if isinstance(leaf, Among):
+        if leaf.operator == "in":
             wanted = {one.value for one in leaf.values}
             names = [name for name, number in moved.items() if number in wanted]
         else:
@@ -183,7 +182,7 @@ class Compiler:
         own = sa.and_(recorded, schema.run.c.name.not_in(list(moved)))
         return sa.or_(own, schema.run.c.name.in_(names))
 
-    def _among(self, leaf: Among) -> Clause:
+    def _among(self, leaf: Comparison) -> Clause:
         texts = list(dict.fromkeys(value.text for value in leaf.values))
         if leaf.field.path == DETAIL:
             return sa.func.coalesce(schema.run.c.detail.in_(texts), sa.false())
@@ -194,7 +193,7 @@ class Compiler:
         column = self.derived.get(leaf.field.path)
         if column is not None and leaf.field.path in _TEXTS:
             return column.in_(texts)  # one list: a long chain of ORs takes seconds to compile
-        each = [Comparison(leaf.field, "=", value) for value in leaf.values]
+        each = [Comparison(leaf.field, "=", (value,)) for value in leaf.values]
         derived = [clause for one in each if (clause := self._on_derived(one)) is not None]
         if derived:
             return _join(sa.or_, derived)
@@ -209,14 +208,14 @@ class Compiler:
     def _comparison(self, leaf: Comparison) -> Clause:
         if leaf.value is not None and leaf.operator in ("matches", "not matches"):
             written = self._store.database.pattern(leaf.value.text)
-            leaf = Comparison(leaf.field, leaf.operator, Value(written, written))
+            leaf = Comparison(leaf.field, leaf.operator, (Value(written, written),))
         derived = self._on_derived(leaf)
         if derived is not None:
             return derived
         asked = None if leaf.value is None else (leaf.operator, leaf.value.value)
         if leaf.field.path == "sys/failed" and asked in (("=", False), ("!=", True)):
             # Only failed runs record it; all others did not fail.
-            failed = Comparison(leaf.field, "=", Value(True, "true"))  # noqa: FBT003 - a value
+            failed = Comparison(leaf.field, "=", (Value(True, "true"),))  # noqa: FBT003 - a value
             return sa.not_(self._comparison(failed))
         number = self.number(leaf.field.path)
         if number is None:

@@ -21,12 +21,11 @@ from seamark.store.groups import DrawingGroup, drawing_groups, group_bounds, loa
 from seamark.store.read import series
 from seamark.store.read.inherited import Share
 from seamark.store.read.series import (
-    EVERYTHING,
-    points_in_span,
+    piece_of,
     read_floats,
     shown_journals,
     tail_pieces,
-    visible_part,
+    visible_points,
 )
 from seamark.store.runs import Store
 from seamark.store.steps import Piece, is_falling
@@ -66,8 +65,7 @@ def read_begins(
     spans = {at: one for at, one in shown_journals(share).items() if one[0].attempt is not None}
     found: dict[str, dict[int, series.Piece]] = {path: {} for path in paths}
 
-    def take(path: str, piece: series.Piece) -> bool:
-        kept = visible_part(share, path, piece)
+    def take(path: str, kept: series.Piece) -> bool:
         if not len(kept.step):
             return False
         at = int(np.argmin(kept.t))
@@ -92,7 +90,7 @@ def read_begins(
             if known is not None and int(known.t[0]) < low_t:
                 continue
             group = load_group(store.database, connection, run, number, at, place)
-            if take(path, points_in_span(*spans[at], group)):
+            if take(path, visible_points(share, path, *spans[at], group)):
                 begun.add(at)
     return {
         path: [
@@ -200,6 +198,7 @@ def _load_pieces(
     packed: list[_Packed] = []
     for share in shares:
         _add_visible(store, connection, share, path, listed, packed)
+    listed = [one for one in listed if len(one.step)]
     if x == "order":
         return _number_in_order(listed, packed), False
     found: list[tuple[float, int, Piece]] = []
@@ -265,14 +264,7 @@ def _add_visible(
     after, last, journals = share.after(path), share.end(path), shown_journals(share)
     if last == -np.inf:
         return
-
-    def add(points: series.Piece) -> None:
-        kept = visible_part(share, path, points)
-        if len(kept.step):
-            listed.append(kept)
-
-    for piece in tail_pieces(store, connection, share, [path])[path]:
-        add(piece)
+    listed += tail_pieces(store, connection, share, [path])[path]
     number = store.numbers.number(connection, path)
     groups = []
     if number is not None and any(journal.chunked for journal, _ in journals.values()):
@@ -290,7 +282,7 @@ def _add_visible(
             last_t = groups[at + 1].low_t if same else journal.last_t
             packed.append(_Packed(group, last_t, journal))
             continue
-        add(points_in_span(journal, span, group.whole()))
+        listed.append(visible_points(share, path, journal, span, group.whole()))
 
 
 def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
@@ -318,7 +310,7 @@ def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) 
             start += found[-1].count
         return found
     whole = [*listed]
-    whole += [points_in_span(journal, EVERYTHING, one.whole()) for one, _, journal in packed]
+    whole += [piece_of(journal, one.whole()) for one, _, journal in packed]
     whole.sort(key=lambda one: (one.journal.uid, one.place))
     order = np.argsort(np.concatenate([one.t for one in whole]), kind="stable")
     value = np.concatenate([one.value for one in whole])[order]

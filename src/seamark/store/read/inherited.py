@@ -33,25 +33,6 @@ from seamark.store.fold.run_state import Fork
 from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN, SERIES
 from seamark.store.runs import Store, StoredRun, load_many
 
-__all__ = [
-    "CHILDREN",
-    "GENERATIONS",
-    "TAGS",
-    "Inherited",
-    "Line",
-    "Share",
-    "SharedPath",
-    "Sources",
-    "ancestors_of",
-    "columns_of_children",
-    "has_children",
-    "holder",
-    "inherited_tags",
-    "possible_parents",
-    "shared_paths",
-]
-
-
 TAGS: Final = "tags/"
 """Namespace of keyed tags."""
 _run, _cell = schema.run.c, schema.attribute.c
@@ -66,12 +47,11 @@ _of_projects: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """Keyed tag of a project; ``cells`` has its stored type, class, number, whole and text."""
+    """Keyed tag of a project."""
 
     project: str
     type: str
     value: Any
-    cells: tuple[Any, ...]
 
 
 _values = (_cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text, _cell.registers)
@@ -98,10 +78,8 @@ def inherited_tags(
     above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
     projects = sorted({one for found in above.values() for one in found})
     by_project: dict[str, dict[str, Inherited]] = {}
-    for project, path, *cells in store.database.rows(connection, _SELECT_TAGS, at=projects):
-        kind, klass, number, whole, text, registers = cells
-        value = decoded(kind, atom_value(kind, klass, number, whole, text, registers))
-        one = Inherited(project, kind, value, (kind, klass, number, whole, text))
+    for project, path, kind, *cells in store.database.rows(connection, _SELECT_TAGS, at=projects):
+        one = Inherited(project, kind, decoded(kind, atom_value(kind, *cells)))
         by_project.setdefault(project, {})[path] = one
     for ref, found in above.items() if by_project else ():
         tags: dict[str, Inherited] = {}

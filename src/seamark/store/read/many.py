@@ -18,8 +18,8 @@ from seamark.store.database import among
 from seamark.store.ingest import UNREADABLE
 from seamark.store.query.expression import matcher
 from seamark.store.read.curve import read_curve
-from seamark.store.read.inherited import Line
-from seamark.store.read.series import Sources, read_floats
+from seamark.store.read.inherited import Line, Sources
+from seamark.store.read.series import read_floats
 from seamark.store.runs import RUNS_AT_ONCE, Place, Store, StoredRun, load_many, places_of
 
 _MAX_SERIES_POINTS: Final = 4096

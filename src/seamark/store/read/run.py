@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -14,6 +14,7 @@ from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside
 from seamark.process.liveness import LOST, Crash, Evidence
 from seamark.reading.attributes import Attribute, JournalInfo
+from seamark.reading.contents import Contents
 from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
 from seamark.reading.points import (
     Attempt,
@@ -36,10 +37,11 @@ from seamark.store.read.curve import (
     read_curve,
     read_drawing,
 )
+from seamark.store.read.inherited import Sources
 from seamark.store.read.rank_status import rank_statuses, reason_of, traceback_of, waiting_ranks
 from seamark.store.read.records import read_text_page, text_begin
-from seamark.store.read.series import Mark, Part, Sources, read_floats_part
-from seamark.store.read.snapshot import DERIVED_BELOW, FLOATS, Derived, Snapshot, gaps_of
+from seamark.store.read.series import Mark, Part, read_floats_part
+from seamark.store.read.snapshot import DERIVED_BELOW, FLOATS, Snapshot, gaps_of
 from seamark.store.runs import Store, load_run
 
 P = ParamSpec("P")
@@ -79,7 +81,12 @@ class RunReader:
         others: Returns a function that opens the journals of another run; None to read a fork
             without its ancestors.
         guarded: Calls a function with exclusive access to the store.
+
+    Attributes:
+        contents: Access to the files and the location of the run.
     """
+
+    contents: Contents
 
     def __init__(
         self,
@@ -240,8 +247,8 @@ class RunReader:
             self._crash = asked, evidence.crash(last.header, last.seen)
         return self._crash[1]
 
-    def _derived(self, seen: Snapshot) -> Derived:
-        return Derived(seen, self._crash_of(seen))
+    def _derived(self, seen: Snapshot) -> Iterator[tuple[str, str, Any]]:
+        return seen.derived(self._crash_of(seen))
 
     @property
     @_with_snapshot
@@ -265,7 +272,7 @@ class RunReader:
     @_with_snapshot
     def problems(self, seen: Snapshot) -> dict[str, Any]:
         """Return the problems of the run, by name, without empty ones."""
-        return self._derived(seen).problems()
+        return seen.problems()
 
     @_with_snapshot
     def has_failed(self, seen: Snapshot) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import zlib
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from operator import itemgetter
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.reading.points import Points
 from seamark.store.fold.decode import RowBatch, decode
 from seamark.store.fold.payloads import Names
-from seamark.store.fold.registers import Key
+from seamark.store.fold.registers import NEVER
 from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.groups import (
     StoredGroup,
@@ -39,26 +39,9 @@ from seamark.store.read.inherited import Share, Sources
 from seamark.store.runs import Store, StoredRun
 from seamark.values.arrays import Floats, Ints
 
-__all__ = [
-    "EVERYTHING",
-    "Mark",
-    "Part",
-    "Piece",
-    "Sources",
-    "journal_reader",
-    "points_in_span",
-    "read_floats",
-    "read_floats_part",
-    "shown_journals",
-    "span_of",
-    "tail_pieces",
-    "visible_part",
-]
-
 _MAX_WHOLE_BYTES: Final = 1 << 17
 """Size up to which a journal is read in one piece, in bytes."""
 _NO_PLACE: Final = 1 << 62
-_NEVER_NS: Final = -(1 << 64)
 
 log = logging.getLogger("seamark")
 
@@ -81,65 +64,37 @@ class Piece(NamedTuple):
 
 
 def read_floats(
-    store: Store,
-    connection: sa.Connection,
-    shares: Sequence[Share],
-    paths: Sequence[str],
-    limit: int | None = None,
+    store: Store, connection: sa.Connection, shares: Sequence[Share], paths: Sequence[str]
 ) -> dict[str, Points]:
-    """Return the points, or the last ``limit`` points, of float series by path.
+    """Return the points of float series by path.
 
     Series of the same rows may share the arrays of steps and times. If a journal cannot be read,
     its ``stopped`` is set to `UNREADABLE`.
     """
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for share in shares:
-        wanted = [path for path in paths if _may_contribute(share, path, found[path], limit)]
-        if wanted:
-            _add_floats(store, connection, share, wanted, found, limit)
-    return {path: _merge_pieces(pieces, limit) for path, pieces in found.items()}
-
-
-def _may_contribute(share: Share, path: str, nearer: list[Piece], limit: int | None) -> bool:
-    end = share.end(path)
-    if end == np.inf or limit is None:
-        return end > -np.inf
-    least = _first_of_last_steps(nearer, limit)
-    return end > -np.inf and (least is None or least <= end)
-
-
-def _add_floats(
-    store: Store,
-    connection: sa.Connection,
-    share: Share,
-    paths: Sequence[str],
-    found: dict[str, list[Piece]],
-    limit: int | None,
-) -> None:
-    number_of = store.numbers.known(connection, paths)
-    journals = shown_journals(share)
-    tails = tail_pieces(store, connection, share, paths)
-    run, every = share.run.number or 0, {}
-    chunked = any(journal.chunked for journal, _ in journals.values())
-    # The last points of an ancestor may be after the step of the fork: read all of its groups.
-    least = limit if share.ends is None else None
-    if chunked and least is None:
-        every = load_groups(store.database, connection, [run], list(number_of.values()))
-    for path in paths:
-        pieces = found[path]
-        pieces += [
-            kept for one in tails[path] if len((kept := visible_part(share, path, one)).step)
-        ]
-        if not chunked or path not in number_of:
+        wanted = [path for path in paths if share.end(path) > -np.inf]
+        journals, run = shown_journals(share), share.run.number or 0
+        for path, pieces in tail_pieces(store, connection, share, wanted).items():
+            found[path] += pieces
+        if not any(journal.chunked for journal, _ in journals.values()):
             continue
-        groups: Iterable[StoredGroup] = every.get((run, number_of[path]), ())
-        if least is not None:
-            groups = _last_groups(store, connection, run, number_of[path], pieces, least)
-        for group in groups:
-            if group.journal in journals:
-                kept = visible_part(share, path, points_in_span(*journals[group.journal], group))
-                if len(kept.step):
-                    pieces.append(kept)
+        numbers = store.numbers.known(connection, wanted)
+        every = load_groups(store.database, connection, run, list(numbers.values()))
+        for path, number in numbers.items():
+            found[path] += [
+                visible_points(share, path, *journals[group.journal], group)
+                for group in every.get(number, ())
+                if group.journal in journals
+            ]
+    return {path: _merge_pieces(pieces) for path, pieces in found.items()}
+
+
+def read_last(
+    store: Store, connection: sa.Connection, shares: Sequence[Share], path: str, limit: int
+) -> Points:
+    """Return the last ``limit`` points of a float series."""
+    return _SeriesReader(store, connection, shares, path).read_last(limit)[-limit:]
 
 
 class Part(NamedTuple):
@@ -180,93 +135,96 @@ def read_floats_part(
     None starts a series, at the ``last`` points if given. The series also restarts if hidden points
     have changed. New points are returned if they are after the points already read.
     """
-    series = _PartReader(store, connection, shares, path)
-    begins = after is None or after.hidden != series.hidden
+    series = _SeriesReader(store, connection, shares, path)
+    hidden = series.hiding_facts()
+    begins = after is None or after.hidden != hidden
     begin, skip = -np.inf, 0
     if after is not None and not begins:
         begin, skip = after.step, after.done
     elif last is not None:
-        ends = read_floats(store, connection, shares, [path], last)[path]
+        ends = series.read_last(last)
         if not len(ends):
             return Part(ends, begins, None)
-        begin = float(ends.step[0])
-        of_step = series.read(begin, 0, begin)[0]
-        skip = len(of_step) - int(np.count_nonzero(ends.step == begin))
+        begin = float(ends.step[-last:][0])
+        skip = int(np.count_nonzero(ends.step[:-last] == begin))
     found, more = series.read(begin, skip + most)
     part = found[skip : skip + most]
     if not len(part) or not (more or len(found) > skip + most):
         return Part(part, begins, None)
     step = float(part.step[-1])
     done = int(np.count_nonzero(found.step[: skip + most] == step))
-    return Part(part, begins, Mark(step, done, series.hidden))
+    return Part(part, begins, Mark(step, done, hidden))
 
 
-class _PartReader:
+class _SeriesReader:
+    # Loads only the groups that may contain the requested points.
+
     def __init__(
         self, store: Store, connection: sa.Connection, shares: Sequence[Share], path: str
     ) -> None:
         self._store, self._connection, self._path = store, connection, path
         self._shares = [share for share in shares if share.end(path) > -np.inf]
-        self._spans = [shown_journals(share) for share in self._shares]
-        self.hidden = zlib.crc32(
-            repr([self._hiding_facts(share) for share in self._shares]).encode()
-        )
+        self._journals = [shown_journals(share) for share in self._shares]
         self._tails = [
-            kept
+            one
             for share in self._shares
             for one in tail_pieces(store, connection, share, [path])[path]
-            if len((kept := visible_part(share, path, one)).step)
         ]
-        self._number = store.numbers.known(connection, [path]).get(path)
+        self._number = store.numbers.number(connection, path)
+        self._bounds = sorted(self._iter_bounds(), key=itemgetter(3))
 
-    def _hiding_facts(self, share: Share) -> Any:
-        state = share.run.state
-        spans = sorted(
-            (journal.uid, *span_of(state, journal, share.attempt))
-            for journal in state.journals.values()
-        )
-        ending = [(uid, *one) for uid, *one in spans if one != [0, _NO_END]]
-        end = () if share.ends is None else (share.run.name, share.end(self._path))
-        return (share.after(self._path), ending, *end)
-
-    def read(self, begin: float, wanted: int, end: float | None = None) -> tuple[Points, bool]:
-        # Reads at least "wanted" points if there are enough, or all points up to the step "end".
-        pieces = [kept for one in self._tails if len((kept := _points_from(one, begin)).step)]
-        horizon = np.inf
-        for at, journal, place, low, high in self._sorted_bounds():
-            if high < begin or journal not in self._spans[at]:
-                continue
-            below = sum(int(np.count_nonzero(one.step < low)) for one in pieces)
-            if low > end if end is not None else below >= wanted:
-                horizon = low
-                break
-            share = self._shares[at]
-            group = load_group(
-                self._store.database,
-                self._connection,
-                int(share.run.number or 0),
-                int(self._number or 0),
-                journal,
-                place,
-            )
-            piece = points_in_span(*self._spans[at][journal], group)
-            pieces.append(_points_from(visible_part(share, self._path, piece), begin))
-        if end is not None:
-            pieces = [one.part(one.step <= end) for one in pieces]
-        elif horizon < np.inf:
-            pieces = [one.part(one.step < horizon) for one in pieces]
-        return _merge_pieces([one for one in pieces if len(one.step)], None), horizon < np.inf
-
-    def _sorted_bounds(self) -> list[tuple[int, int, int, float, float]]:
-        found = []
-        for at, share in enumerate(self._shares):
-            chunked = any(journal.chunked for journal, _ in self._spans[at].values())
+    def _iter_bounds(self) -> Iterator[tuple[int, int, int, float, float]]:
+        # Index of the share, journal, place, low and high step of each group.
+        for at, (share, journals) in enumerate(zip(self._shares, self._journals, strict=True)):
+            chunked = any(journal.chunked for journal, _ in journals.values())
             if self._number is None or not chunked:
                 continue
-            number, last = int(share.run.number or 0), share.end(self._path)
-            rows = group_bounds(self._store.database, self._connection, number, self._number)
-            found += [(at, *row[:4]) for row in rows if row[2] <= last]
-        return sorted(found, key=itemgetter(3))
+            run, end = int(share.run.number or 0), share.end(self._path)
+            bounds = group_bounds(self._store.database, self._connection, run, self._number)
+            for journal, place, low, high, _ in bounds:
+                if journal in journals and low <= end:
+                    yield at, journal, place, low, min(high, end)
+
+    def hiding_facts(self) -> int:
+        """Return a checksum of the facts that hide points."""
+        facts: list[Any] = []
+        for share in self._shares:
+            state = share.run.state
+            spans = sorted(
+                (journal.uid, *span_of(state, journal, share.attempt))
+                for journal in state.journals.values()
+            )
+            ending = [(uid, *one) for uid, *one in spans if one != [0, _NO_END]]
+            end = () if share.ends is None else (share.run.name, share.end(self._path))
+            facts.append((share.after(self._path), ending, *end))
+        return zlib.crc32(repr(facts).encode())
+
+    def _load(self, at: int, journal: int, place: int) -> Piece:
+        share, database = self._shares[at], self._store.database
+        run, number = int(share.run.number or 0), int(self._number or 0)
+        group = load_group(database, self._connection, run, number, journal, place)
+        return visible_points(share, self._path, *self._journals[at][journal], group)
+
+    def read(self, begin: float, wanted: int) -> tuple[Points, bool]:
+        """Return at least ``wanted`` points from a step on, and whether there are more."""
+        pieces = [_points_from(one, begin) for one in self._tails]
+        for at, journal, place, low, high in self._bounds:
+            if high < begin:
+                continue
+            if sum(int(np.count_nonzero(one.step < low)) for one in pieces) >= wanted:
+                return _merge_pieces([one.part(one.step < low) for one in pieces]), True
+            pieces.append(_points_from(self._load(at, journal, place), begin))
+        return _merge_pieces(pieces), False
+
+    def read_last(self, limit: int) -> Points:
+        """Return at least the last ``limit`` points, and all of the first of their steps."""
+        pieces = list(self._tails)
+        for at, journal, place, _, high in sorted(self._bounds, key=itemgetter(4), reverse=True):
+            steps = np.concatenate([np.empty(0), *(one.step for one in pieces)])
+            if len(steps) >= limit and high < np.partition(steps, -limit)[-limit]:
+                break
+            pieces.append(self._load(at, journal, place))
+        return _merge_pieces(pieces)
 
 
 def _points_from(piece: Piece, begin: float) -> Piece:
@@ -280,7 +238,7 @@ def tail_pieces(
     paths: Sequence[str],
     journals: Container[int] | None = None,
 ) -> dict[str, list[Piece]]:
-    """Return the points that are not in groups, by path, optionally only of some journals."""
+    """Return the visible points not in groups, by path, optionally only of some journals."""
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for number, (journal, span) in shown_journals(share).items():
         if journals is not None and number not in journals:
@@ -288,31 +246,8 @@ def tail_pieces(
         wanted = frozenset(paths)
         for batch in _tail_batches(store, connection, share.run, journal, share.sources, wanted):
             for path, piece in _split_batch(journal, batch, span):
-                found[path].append(piece)
+                found[path].append(visible_part(share, path, piece))
     return found
-
-
-def _last_groups(
-    store: Store,
-    connection: sa.Connection,
-    run: int,
-    number: int,
-    pieces: list[Piece],
-    limit: int,
-) -> Iterator[StoredGroup]:
-    bounds = group_bounds(store.database, connection, run, number)
-    for journal, place, _, high, _ in sorted(bounds, key=itemgetter(3), reverse=True):
-        least = _first_of_last_steps(pieces, limit)
-        if least is not None and high < least:
-            return
-        yield load_group(store.database, connection, run, number, journal, place)
-
-
-def _first_of_last_steps(pieces: list[Piece], limit: int) -> float | None:
-    if sum(len(piece.step) for piece in pieces) < limit:
-        return None
-    steps = np.concatenate([piece.step for piece in pieces])
-    return float(np.partition(steps, len(steps) - limit)[len(steps) - limit])
 
 
 class Span(NamedTuple):
@@ -361,32 +296,35 @@ def shown_journals(share: Share) -> dict[int, tuple[JournalState, Span]]:
     return {one.number: (one, span) for one, span in spans if one.point_end >= 0 and span.end > 0}
 
 
-def points_in_span(journal: JournalState, span: Span, group: StoredGroup) -> Piece:
-    """Return the points of a group within a span."""
+def piece_of(journal: JournalState, group: StoredGroup) -> Piece:
+    """Return all points of a group."""
     t = group.t()
-    piece = Piece(journal, group.steps(), group.values(), t, group.times(t), group.place)
-    if span.begin <= group.place and span.end >= journal.chunked:
-        return piece
-    return piece.part(_slice_within(group.offsets(), span))
+    return Piece(journal, group.steps(), group.values(), t, group.times(t), group.place)
+
+
+def visible_points(
+    share: Share, path: str, journal: JournalState, span: Span, group: StoredGroup
+) -> Piece:
+    """Return the visible points of a group."""
+    piece = piece_of(journal, group)
+    if span.begin > group.place or span.end < journal.chunked:
+        piece = piece.part(_slice_within(group.offsets(), span))
+    return visible_part(share, path, piece)
 
 
 def visible_part(share: Share, path: str, piece: Piece) -> Piece:
-    """Return the visible points of a piece."""
-    kept, end = without_deleted(piece, share.after(path)), share.end(path)
-    return kept if end == np.inf else kept.part(kept.step <= end)
+    """Return the points of a piece that are not deleted, up to the last visible step."""
+    after, end = share.after(path), share.end(path)
+    if after != NEVER and len(piece.t) and piece.t.min() <= after[0]:
+        newer = piece.t >= after[0] if piece.journal.uid > after[1] else piece.t > after[0]
+        piece = piece.part(newer)
+    return piece if end == np.inf else piece.part(piece.step <= end)
 
 
-def without_deleted(piece: Piece, after: Key) -> Piece:
-    """Return the points that are not hidden by a delete or clear with this key."""
-    if after[0] == _NEVER_NS or not len(piece.t) or piece.t.min() > after[0]:
-        return piece
-    kept = piece.t >= after[0] if piece.journal.uid > after[1] else piece.t > after[0]
-    return piece.part(kept)
-
-
-def _merge_pieces(pieces: list[Piece], limit: int | None) -> Points:
+def _merge_pieces(pieces: Sequence[Piece]) -> Points:
+    pieces = [one for one in pieces if len(one.step)]
     if not pieces:
-        return Points(np.empty(0), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+        return Points.none()
     uids = sorted({piece.journal.uid for piece in pieces})
     # Groups may share a frame, whose points all have the same time: keep the order of groups.
     pieces.sort(key=lambda piece: piece.place)
@@ -404,12 +342,11 @@ def _merge_pieces(pieces: list[Piece], limit: int | None) -> Points:
     falling = bool((step[1:] < step[:-1]).any())
     if not falling and (same := step[1:] == step[:-1]).any():
         falling = bool((same & (t[1:] < t[:-1])).any())
-    last = slice(None) if limit is None else slice(-limit, None)
     if len(uids) > 1 or falling:
         ranks = np.repeat([uids.index(piece.journal.uid) for piece in pieces], sizes)
-        order = np.lexsort((ranks, t, step))[last]
+        order = np.lexsort((ranks, t, step))
         return Points(step[order], value[order], time[order], attempt[order])
-    return Points(step[last], value[last], time[last], attempt[last])
+    return Points(step, value, time, attempt)
 
 
 def _concatenate(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

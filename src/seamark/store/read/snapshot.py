@@ -31,7 +31,7 @@ from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.read.inherited import TAGS, Inherited, Line, Sources, inherited_tags
 from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers
 from seamark.store.read.records import read_records
-from seamark.store.read.series import read_floats
+from seamark.store.read.series import read_floats, read_last
 from seamark.store.runs import Store, StoredRun
 from seamark.store.schema import state_of_row
 
@@ -44,98 +44,6 @@ _COPY_PREFIX: Final = "journal/"
 """Prefix of the file names of diverged copies among the conflicts."""
 DERIVED_BELOW: Final = ("sys/", "monitoring/seamark/", TAGS)
 """Prefixes of the paths of derived attributes."""
-
-
-class Derived:
-    """Derived attributes of a run, as (path, type, value)."""
-
-    def __init__(self, seen: Snapshot, crash: Crash | None) -> None:
-        self._seen = seen
-        self._crash = crash
-        self._ref = (seen.run.project, seen.run.name)
-
-    def __iter__(self) -> Iterator[tuple[str, str, Any]]:
-        seen, run, kind = self._seen, self._seen.state, kind_of(*self._ref)
-        run.need(["sys/trashed"])
-        facts = run_columns(run)
-        ((owner,),) = seen.rows(_SELECT_OWNER)
-        yield "sys/id", "string", facts["sys_id"] or seen.run.name
-        yield "sys/owner", "string", facts["owner"] or str(owner)
-        if kind in ("run", "project"):
-            current = seen.derived_state()
-            yield "sys/state", "string", current
-            yield "sys/running_time", "float", facts["running"] / 1e9
-            if facts["detail"] is not None:
-                yield DETAIL, "string", facts["detail"]
-            if facts["started"] is not None:
-                yield "sys/start_time", "datetime", time_of(facts["started"])
-            if facts["ended"] is not None and current not in UNENDED_STATES:
-                yield "sys/end_time", "datetime", time_of(facts["ended"])
-        if self._crash is not None:
-            yield "sys/crash_reason", "string", self._crash.reason
-        yield from _known_times(facts)
-        if not run.surviving("sys/trashed"):
-            yield "sys/trashed", "bool", False
-        if kind in ("model_version", "artifact"):
-            if found := version_aliases(seen.store, seen.connection, [self._ref]).get(self._ref):
-                yield ALIASES, "json", found
-            if number := version_numbers(seen.store, seen.connection, [self._ref]).get(self._ref):
-                yield VERSION, "int", number
-        yield from self._derive_from_all()
-
-    def _derive_from_all(self) -> Iterator[tuple[str, str, Any]]:
-        run, tags = self._seen.state, self._tags()
-        for path, one in tags.items():
-            yield path, one.type, one.value
-        if tags:
-            yield INHERITED, "json", self._tag_edits(tags)
-        for name, value in self._problems(tags).items():
-            yield f"monitoring/seamark/{name}", "json", value
-        if run.changed:
-            run.need(run.changed)
-            if changes := run.changes():
-                yield (
-                    CHANGES,
-                    "json",
-                    {path: _changes(entries) for path, entries in changes.items()},
-                )
-
-    def problems(self) -> dict[str, Any]:
-        """Return the problems of the run, by name, without empty ones."""
-        return self._problems(self._tags())
-
-    def _tags(self) -> Mapping[str, Inherited]:
-        seen = self._seen
-        return dict(inherited_tags(seen.store, seen.connection, [self._ref])).get(self._ref, {})
-
-    def _tag_edits(self, tags: Mapping[str, Inherited]) -> dict[str, dict[str, Any]]:
-        self._seen.state.need(tags)
-        found: dict[str, dict[str, Any]] = {}
-        for path, one in tags.items():
-            tag = {"value": one.value, "project": one.project}
-            if (own := self._seen.own(path)) is not None:
-                tag["own"] = own.value if own.family == "atom" else f"<{own.family}>"
-            found[path[len(TAGS) :]] = tag
-        return found
-
-    def _problems(self, tags: Mapping[str, Inherited]) -> dict[str, Any]:
-        found = problems(self._seen.state, self._conflicts())
-        if self._seen.line.missing_ancestor is not None:
-            found["fork"] = {"lacking": self._seen.line.missing_ancestor}
-        other = {
-            key: one
-            for key, one in self._tag_edits(tags).items()
-            if "own" in one
-            and repr(one["own"]) != repr(one["value"])  # 1 differs from True, and NaN equals NaN
-        }
-        return {**found, "tags": other} if other else found
-
-    def _conflicts(self) -> dict[str, list[str]]:
-        seen = self._seen
-        rows = seen.rows(_SELECT_HIDDEN)
-        paths = seen.store.numbers.paths(seen.connection, [number for (number,) in rows])
-        seen.state.need(paths.values())
-        return seen.state.conflicts()
 
 
 def _known_times(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
@@ -282,6 +190,92 @@ class Snapshot:
         last = value["file"] if family == "file_series" else value
         return SeriesTail(last, len(points), first, step)
 
+    # ------------------------------------------------------------------ derived attributes
+
+    def derived(self, crash: Crash | None) -> Iterator[tuple[str, str, Any]]:
+        """Yield the derived attributes of the run, as (path, type, value)."""
+        run, ref = self.state, (self.run.project, self.run.name)
+        kind = kind_of(*ref)
+        run.need(["sys/trashed"])
+        facts = run_columns(run)
+        ((owner,),) = self.rows(_SELECT_OWNER)
+        yield "sys/id", "string", facts["sys_id"] or self.run.name
+        yield "sys/owner", "string", facts["owner"] or str(owner)
+        if kind in ("run", "project"):
+            current = self.derived_state()
+            yield "sys/state", "string", current
+            yield "sys/running_time", "float", facts["running"] / 1e9
+            if facts["detail"] is not None:
+                yield DETAIL, "string", facts["detail"]
+            if facts["started"] is not None:
+                yield "sys/start_time", "datetime", time_of(facts["started"])
+            if facts["ended"] is not None and current not in UNENDED_STATES:
+                yield "sys/end_time", "datetime", time_of(facts["ended"])
+        if crash is not None:
+            yield "sys/crash_reason", "string", crash.reason
+        yield from _known_times(facts)
+        if not run.surviving("sys/trashed"):
+            yield "sys/trashed", "bool", False
+        if kind in ("model_version", "artifact"):
+            if found := version_aliases(self.store, self.connection, [ref]).get(ref):
+                yield ALIASES, "json", found
+            if number := version_numbers(self.store, self.connection, [ref]).get(ref):
+                yield VERSION, "int", number
+        yield from self._derive_from_all()
+
+    def _derive_from_all(self) -> Iterator[tuple[str, str, Any]]:
+        run, tags = self.state, self._tags()
+        for path, one in tags.items():
+            yield path, one.type, one.value
+        if tags:
+            yield INHERITED, "json", self._tag_edits(tags)
+        for name, value in self._problems(tags).items():
+            yield f"monitoring/seamark/{name}", "json", value
+        if run.changed:
+            run.need(run.changed)
+            if changes := run.changes():
+                yield (
+                    CHANGES,
+                    "json",
+                    {path: _changes(entries) for path, entries in changes.items()},
+                )
+
+    def problems(self) -> dict[str, Any]:
+        """Return the problems of the run, by name, without empty ones."""
+        return self._problems(self._tags())
+
+    def _tags(self) -> Mapping[str, Inherited]:
+        ref = self.run.project, self.run.name
+        return dict(inherited_tags(self.store, self.connection, [ref])).get(ref, {})
+
+    def _tag_edits(self, tags: Mapping[str, Inherited]) -> dict[str, dict[str, Any]]:
+        self.state.need(tags)
+        found: dict[str, dict[str, Any]] = {}
+        for path, one in tags.items():
+            tag = {"value": one.value, "project": one.project}
+            if (own := self.own(path)) is not None:
+                tag["own"] = own.value if own.family == "atom" else f"<{own.family}>"
+            found[path[len(TAGS) :]] = tag
+        return found
+
+    def _problems(self, tags: Mapping[str, Inherited]) -> dict[str, Any]:
+        found = problems(self.state, self._conflicts())
+        if self.line.missing_ancestor is not None:
+            found["fork"] = {"lacking": self.line.missing_ancestor}
+        other = {
+            key: one
+            for key, one in self._tag_edits(tags).items()
+            if "own" in one
+            and repr(one["own"]) != repr(one["value"])  # 1 differs from True, and NaN equals NaN
+        }
+        return {**found, "tags": other} if other else found
+
+    def _conflicts(self) -> dict[str, list[str]]:
+        rows = self.rows(_SELECT_HIDDEN)
+        paths = self.store.numbers.paths(self.connection, [number for (number,) in rows])
+        self.state.need(paths.values())
+        return self.state.conflicts()
+
     # ------------------------------------------------------------------ points
 
     def floats(
@@ -289,7 +283,10 @@ class Snapshot:
     ) -> dict[str, Points]:
         """Return the points of float series, by path."""
         shares = self.line.shares(paths, FLOATS, attempt)
-        return read_floats(self.store, self.connection, shares, paths, limit)
+        if limit is None:
+            return read_floats(self.store, self.connection, shares, paths)
+        of_store = self.store, self.connection, shares
+        return {path: read_last(*of_store, path, limit) for path in paths}
 
     def points_of(
         self, path: str, family: str, attempt: int | str

@@ -10,24 +10,19 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from seamark.reading.attributes import DETAIL
-from seamark.reading.catalog import Columns
+from seamark.reading.catalog import Columns, Unknown, refuse
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import CRASHED, UNENDED_STATES, UNKNOWN_NS, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.expression import matcher
-from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
+from seamark.store.query.kinds import CHILDREN
+from seamark.store.query.known import KnownPaths
 from seamark.store.query.language import parse_field
 from seamark.store.query.selection import Selection
 from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASH_REASON, reasons_of
-from seamark.store.read.inherited import (
-    CHILDREN,
-    TAGS,
-    columns_of_children,
-    inherited_tags,
-    shared_paths,
-)
+from seamark.store.read.inherited import TAGS, columns_of_children, inherited_tags, shared_paths
 from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers
 from seamark.store.runs import Store
 
@@ -109,8 +104,8 @@ def query_runs(
     cells = _Cells(store, connection, chosen, paths, selection.kind)
     if everything or any(CRASH_REASON in one.paths(_SYSTEM) for one in wanted):
         cells.read_crash_reasons(now_ns)
-    if any(one.aggregate is not None for one in wanted):
-        cells.read_series()
+    if aggregates := sorted({one.aggregate for one in wanted if one.aggregate is not None}):
+        cells.read_series(aggregates)
     if selection.kind in ("model_version", "artifact"):
         cells.read_versions()
     of_children = [one for one in wanted if one.is_of_children and one.field.path not in known]
@@ -118,8 +113,7 @@ def query_runs(
     present = set(cells.paths())
     unchecked = [one for one in wanted if one not in of_children and one.needs_check(present)]
     if unchecked:
-        seen = in_projects(store, connection, selection.readable)
-        checks = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
+        checks = KnownPaths(store, connection, unknown, selection.kind, selection.readable)
         _check_columns(unchecked, checks, (*_SYSTEM, *known))
     labels = _labels(wanted, cells)
     empty: list[Any] = [None] * len(chosen.numbers)
@@ -235,13 +229,13 @@ class _Cells:
 
     def _iter_cells(
         self, statement: sa.Select[Any], run: Any, path: Any
-    ) -> Iterator[tuple[int, list[Any], tuple[Any, ...]]]:
+    ) -> Iterator[tuple[int, str, tuple[Any, ...]]]:
         rows = [row for part in self._stream_rows(statement, run, path) for row in part]
         names = self._path_names({row[1] for row in rows})
         for number, path_number, *rest in sorted(rows, key=itemgetter(0, 1)):
-            at, column = self._order.get(number), self.columns.get((names[path_number], None))
-            if at is not None and column is not None:
-                yield at, column, tuple(rest)
+            at, path_name = self._order.get(number), names[path_number]
+            if at is not None and (path_name, None) in self.columns:
+                yield at, path_name, tuple(rest)
 
     def _path_names(self, numbers: Iterable[int]) -> dict[int, str]:
         return self._store.numbers.paths(self._connection, list(numbers))
@@ -280,26 +274,24 @@ class _Cells:
             for path, one in found.get(ref, {}).items():
                 if wanted is None or path in wanted:
                     empty = [None] * len(self._order)
-                    kind, *cells = one.cells
-                    shown = one.value if kind == "text" else _shown_value(kind, *cells)
-                    self.columns.setdefault((path, None), empty)[at] = shown
+                    self.columns.setdefault((path, None), empty)[at] = one.value
 
     def _read_sets(self) -> None:
         table = schema.element.c
         statement = sa.select(table.run, table.path, table.place, table.value)
-        for at, column, (_, value) in self._iter_cells(statement, table.run, table.path):
-            if isinstance(column[at], StringList):
-                column[at].append(value)
+        for at, path, (_, value) in self._iter_cells(statement, table.run, table.path):
+            if isinstance(cell := self.columns[path, None][at], StringList):
+                cell.append(value)
 
     def _read_long(self) -> None:
         table = schema.attribute.c
         statement = sa.select(table.run, table.path, table.type, table.registers).where(
             table.visible == 1, table.type.in_(_LONG_TYPES)
         )
-        for at, column, (kind, registers) in self._iter_cells(statement, table.run, table.path):
+        for at, path, (kind, registers) in self._iter_cells(statement, table.run, table.path):
             if registers:
                 text = registers.partition("\n")[2] if kind == "string_series" else registers
-                column[at] = json.loads(text)
+                self.columns[path, None][at] = json.loads(text)
 
     def _read_facts(self) -> None:
         rows = self._chosen.rows
@@ -361,33 +353,23 @@ class _Cells:
             self._store, self._connection, refs, asked, selection.reaches
         )
 
-    def read_series(self) -> None:
-        table = schema.series.c
-        names = list(AGGREGATE_COLUMNS)
-        columns = [table[AGGREGATE_COLUMNS[name]] for name in names]
-        shown = schema.attribute.c
+    def read_series(self, aggregates: Collection[str]) -> None:
+        table, shown, size = schema.series.c, schema.attribute.c, len(self._order)
         same = sa.and_(
             shown.run == table.run,
             shown.path == table.path,
             shown.family == table.family,
             shown.visible == 1,
         )
+        columns = [table[AGGREGATE_COLUMNS[name]] for name in aggregates]
         statement = sa.select(table.run, table.path, *columns).select_from(
             schema.series.join(schema.attribute, same)
         )
-        by_number: dict[int, list[list[Any]]] = {}
-        for part in self._stream_rows(statement, table.run, table.path):
-            for run, path, *values in part:
-                if (at := self._order.get(run)) is None:
-                    continue
-                if (found := by_number.get(path)) is None:
-                    found = by_number[path] = [[None] * len(self._order) for _ in names]
-                for column, value in zip(found, values, strict=True):
-                    column[at] = value
-        paths = self._path_names(by_number)
-        for number, found in by_number.items():
-            for name, column in zip(names, found, strict=True):
-                self.columns[paths[number], name] = column
+        for at, path, values in self._iter_cells(statement, table.run, table.path):
+            for name, value in zip(aggregates, values, strict=True):
+                if (column := self.columns.get((path, name))) is None:
+                    column = self.columns[path, name] = [None] * size
+                column[at] = value
 
 
 def _shown_value(

@@ -19,19 +19,16 @@ from seamark.cli._screen import Cell, Column, Screen, dumps, note, progress_bar
 from seamark.errors import ArgumentError, JournalError, SeamarkError
 from seamark.index.purging import PURGING, is_live
 from seamark.journal.folder import (
-    DEEPEST,
     DRAFT,
-    OWN_FOLDERS,
     PROJECT_LOG,
     JournalFile,
     RunFolder,
-    is_linked,
     iter_runs,
 )
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader
-from seamark.journal.safe import names_in, open_file
-from seamark.paths import ARTIFACTS, MODELS
+from seamark.journal.safe import is_folder, names_in, open_file
+from seamark.paths import ARTIFACTS
 from seamark.reading.words import clean, duration_words, human_bytes, plural
 
 if TYPE_CHECKING:
@@ -282,7 +279,6 @@ def drafts(root: Path, project: str | None) -> list[RunFolder]:
         if path.name.startswith(DRAFT)
         and path.parent.parent.name == ARTIFACTS
         and not path.name.endswith(PURGING)
-        and not path.is_symlink()
     ]
 
 
@@ -291,28 +287,15 @@ def project_logs(root: Path, project: str | None) -> list[RunFolder]:
     return [
         RunFolder(root, path.parent.relative_to(root).as_posix(), PROJECT_LOG)
         for path in _hidden_folders(root, project)
-        if path.name == PROJECT_LOG and path.parent != root and not path.is_symlink()
+        if path.name == PROJECT_LOG and path.parent != root
     ]
 
 
 def _hidden_folders(root: Path, project: str | None) -> Iterator[Path]:
-    start = root / project if project else root
-    deepest = str(root).count(os.sep) + DEEPEST
-    if project and is_linked(root, project):
-        return
-    for folder, names, _ in os.walk(start):
-        above = os.path.basename(os.path.dirname(folder))  # noqa: PTH119, PTH120
-        is_model = above in (MODELS, ARTIFACTS)
-        if ("journal" in names and not is_model) or folder.count(os.sep) > deepest:
-            names.clear()  # a run folder contains no projects
-            continue
-        hidden = sorted(name for name in names if name.startswith("."))
-        yield from (Path(folder, name) for name in hidden)
-        inside = set(names).difference(hidden, OWN_FOLDERS if is_model else ())
-        for place in {MODELS, ARTIFACTS}.intersection(hidden):
-            if not Path(folder, place).is_symlink():
-                inside.add(place)
-        names[:] = sorted(inside)
+    walked: list[str] = []
+    list(iter_runs(root, project, walked=walked, models=True, unread=lambda *_: None))
+    for folder in walked:
+        yield from filter(is_folder, sorted(Path(folder).glob(".*")))
 
 
 _EXIT_DAMAGED: Final = 1

@@ -15,7 +15,7 @@ import click
 
 from seamark.cli._app import json_option, root_only
 from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
-from seamark.cli._screen import Cell, Column, Screen, dumps, note, progress_bar
+from seamark.cli._screen import Cell, Column, Screen, dumps, listed, note, progress_bar
 from seamark.errors import ArgumentError, JournalError, SeamarkError
 from seamark.index.purging import PURGING, is_live
 from seamark.journal.folder import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from seamark.index.copies import RunView
 
 
-_MAX_FILES: Final = 5
 COPY: Final = "journal/"
 """Prefix of the names of copies of journals among the conflicts of a run."""
 
@@ -116,8 +115,8 @@ def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
         yield _finding(folder, "purged", "", detail)
     yield from _strange_entries(folder)
     if not live and (left := _names(folder.staging_dir)):
-        listed = ", ".join(left[:_MAX_FILES]) + (", …" if len(left) > _MAX_FILES else "")
-        detail = f"{plural(len(left), 'file')} not stored yet: {listed} (fsck --finish stores them)"
+        count, names = plural(len(left), "file"), listed(left)
+        detail = f"{count} not stored yet: {names} (fsck --finish stores them)"
         yield _finding(folder, "leftover staging", folder.staging_dir.name, detail)
 
 
@@ -351,7 +350,7 @@ def fsck(
         why = error.strerror or str(error)
         findings.append(Finding(project or "", "", "unreadable", path, why))
 
-    folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or [
+    folders = [RunFolder(root, *ref) for ref in refs] or [
         *iter_runs(root, project, models=True, unread=add_unread),
         *project_logs(root, project),
     ]
@@ -362,8 +361,8 @@ def fsck(
     if not names:
         findings += _unfinished_purges(root, project)
     if as_json:
-        listed = [dataclasses.asdict(finding) for finding in findings]
-        click.echo(dumps({"root": str(root), **totals, "findings": listed}))
+        found = [dataclasses.asdict(finding) for finding in findings]
+        click.echo(dumps({"root": str(root), **totals, "findings": found}))
     else:
         _print(Screen(), findings, totals)
     if findings:
@@ -471,8 +470,7 @@ def reindex(context: click.Context) -> None:
     index = runs.local
     with progress_bar("Reading runs") as progress:
         index.rebuild(progress=progress)
-    count = len(runs.refs())
     note(
-        f"indexed {plural(count, 'run')} of {index.root} "
+        f"indexed {plural(len(index.runs()), 'run')} of {index.root} "
         f"in {duration_words(time.monotonic() - started)}"
     )

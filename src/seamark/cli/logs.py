@@ -24,7 +24,7 @@ from seamark.cli._printed import (
     processes_with_output,
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
-from seamark.cli._screen import dumps, note, wanted_colour
+from seamark.cli._screen import dumps, listed, note, wanted_colour
 from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
 from seamark.reading.reader import Reader
@@ -38,7 +38,6 @@ _AGE: Final = re.compile(r"\d{1,9}[mhdwM]")
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 _DIM: Final = "2"
 _ACTIVE_STATES: Final = ("created", "running")
-_MAX_LISTED_RANKS: Final = 16
 
 
 def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
@@ -157,7 +156,7 @@ def logs(
     if goes_on:
 
         def look() -> Reader:
-            runs.index.refresh(ref.project, ref.run)
+            runs.index.refresh(*ref)
             return runs.view(ref)
 
         state = _follow(look, reader, lines, writer, tail)
@@ -194,8 +193,10 @@ def _ranks(
     if not wanted:
         return {0} if 0 in there else there
     if next(OutputReader(set(wanted), streams).new(view), None) is None:
-        listed = ", ".join(map(str, sorted(there)[:_MAX_LISTED_RANKS]))
-        misuse(f"run {ref}: no output of rank {wanted[0]} is recorded; ranks with output: {listed}")
+        misuse(
+            f"run {ref}: no output of rank {wanted[0]} is recorded; ranks with output: "
+            f"{listed(sorted(there))}"
+        )
     return set(wanted)
 
 

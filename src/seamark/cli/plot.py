@@ -264,8 +264,7 @@ def _some_series(runs: Runs, ref: RunRef) -> str:
 def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
     from seamark.pictures.drawing import Source
 
-    labels = runs.finder.labels([(ref.project, ref.run) for ref in refs])
-    found = zip(labels, refs, strict=True)
+    found = zip(runs.finder.labels(refs), refs, strict=True)
     return [Source(label, str(ref), runs.view(ref)) for label, ref in found]
 
 

@@ -151,7 +151,7 @@ def _refs(
     runs: Runs, names: Sequence[str], project: str | None, query: str | None
 ) -> list[RunFolder]:
     refs = runs.chosen(names, project, query, trashed=False if names else None)
-    return [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
+    return [RunFolder(runs.local.root, *ref) for ref in refs]
 
 
 def _sync_to(
@@ -189,14 +189,10 @@ def _map_concurrently(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[B]:
     found = []
-    pool = ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="seamark-sync")
-    try:
-        waiting = [pool.submit(call, one) for one in given]
-        for number, one in enumerate(waiting):
+    with ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="seamark-sync") as pool:
+        for number, one in enumerate(pool.map(call, given)):  # an error cancels the others
             progress(number, len(given))
-            found.append(one.result())
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+            found.append(one)
     return found
 
 

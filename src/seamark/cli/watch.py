@@ -66,7 +66,7 @@ class WatchedRun:
 
     def look(self) -> WatchedRun:
         """Read new records of the run, and update this object."""
-        self._runs.index.refresh(self.ref.project, self.ref.run)
+        self._runs.index.refresh(*self.ref)
         view = self.view = self._runs.view(self.ref)
         modified = view.attribute("sys/modification_time")
         if modified is None or modified.value != self._modified:

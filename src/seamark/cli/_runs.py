@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -50,16 +50,12 @@ def _completer(find: Find) -> Completer:
     @functools.wraps(find)
     def found(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         with contextlib.suppress(Exception), _opened_catalog(context) as here:
-            every = (one for one in find(here, context, incomplete) if _fits(one, incomplete))
-            return list({one.value: one for one in every}.values())
+            words = find(here, context, incomplete)
+            begun = [one for one in words if one.value.startswith(incomplete)]
+            return list({one.value: one for one in begun if _WORD.fullmatch(one.value)}.values())
         return []
 
     return found
-
-
-def _fits(word: CompletionItem, incomplete: str) -> bool:
-    value = str(word.value)
-    return value.startswith(incomplete) and _WORD.fullmatch(value) is not None
 
 
 @contextlib.contextmanager
@@ -210,7 +206,7 @@ class RunRef(NamedTuple):
     run: str
 
     def __str__(self) -> str:
-        return f"{self.project}/{self.run}"
+        return "/".join(self)
 
 
 class Runs:
@@ -231,17 +227,13 @@ class Runs:
 
     @property
     def local(self) -> Index:
-        from seamark.index.index import Index
-
-        assert isinstance(self.index, Index)  # noqa: S101 - the command needs a root
-        return self.index
+        """Index of a root; for commands that need one."""
+        return cast("Index", self.index)
 
     @property
     def remote(self) -> RemoteCatalog:
-        from seamark.remote.http.catalog import RemoteCatalog
-
-        assert isinstance(self.index, RemoteCatalog)  # noqa: S101 - the only other kind of place
-        return self.index
+        """Catalog of a server, the only other kind of place."""
+        return cast("RemoteCatalog", self.index)
 
     def refresh(self, project: str | None = None, run: str | None = None) -> None:
         with progress_bar("Reading runs") as progress:

@@ -52,9 +52,7 @@ def record(runs: Runs, ref: RunRef, **changes: Any) -> None:
             changes[name] = [escape(tag) for tag in sorted(value)]
     if runs.root is not None:
         if not append_ops(RunFolder(runs.root, *ref), _ops(changes)):
-            raise CommandError(
-                f"{runs.root / ref.project / ref.run}: the change could not be written"
-            )
+            raise CommandError(f"{runs.root.joinpath(*ref)}: the change could not be written")
     else:
         if "description" in changes:
             was = getattr(runs.view(ref).attribute("sys/description"), "value", None)
@@ -448,13 +446,13 @@ def _confirm(runs: Runs, refs: Sequence[RunRef]) -> None:
         misuse("purge asks for confirmation, but standard input is not a terminal: add --yes")
     root, what = runs.root, plural(len(refs), "run")
     for ref in refs[:_MAX_NAMED_RUNS]:
-        note(f"  {runs.label(ref)}  ({ref if root is None else root / ref.project / ref.run})")
+        note(f"  {runs.label(ref)}  ({ref if root is None else root.joinpath(*ref)})")
     if len(refs) > _MAX_NAMED_RUNS:
         note(f"  and {len(refs) - _MAX_NAMED_RUNS} more")
     if root is None:
         what = f"{what} from {runs.where}"
     else:
-        size = sum(_folder_size(root / ref.project / ref.run) for ref in refs)
+        size = sum(_folder_size(root.joinpath(*ref)) for ref in refs)
         what = f"{what}, {human_bytes(size)},"
     click.confirm(f"Delete {what} permanently?", abort=True, err=True)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli._app import json_option, root_only
+from seamark.cli._app import EXIT_FAILURE, json_option, root_only
 from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
 from seamark.cli._screen import Cell, Column, Screen, dumps, listed, note, progress_bar
 from seamark.errors import ArgumentError, JournalError, SeamarkError
@@ -115,8 +115,10 @@ def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
         yield _finding(folder, "purged", "", detail)
     yield from _strange_entries(folder)
     if not live and (left := _names(folder.staging_dir)):
-        count, names = plural(len(left), "file"), listed(left)
-        detail = f"{count} not stored yet: {names} (fsck --finish stores them)"
+        detail = (
+            f"{plural(len(left), 'file')} not stored yet: {listed(left)} "
+            "(fsck --finish stores them)"
+        )
         yield _finding(folder, "leftover staging", folder.staging_dir.name, detail)
 
 
@@ -297,9 +299,6 @@ def _hidden_folders(root: Path, project: str | None) -> Iterator[Path]:
         yield from filter(is_folder, sorted(Path(folder).glob(".*")))
 
 
-_EXIT_DAMAGED: Final = 1
-
-
 @click.command(short_help="Check all journals and report damage.")
 @runs_argument
 @project_option
@@ -366,7 +365,7 @@ def fsck(
     else:
         _print(Screen(), findings, totals)
     if findings:
-        context.exit(_EXIT_DAMAGED)
+        context.exit(EXIT_FAILURE)
 
 
 def _check(
@@ -379,10 +378,10 @@ def _check(
                 yield from _check_one(runs, folder, totals, digests=digests)
             except OSError as error:
                 where, why = str(error.filename or ""), error.strerror or str(error)
-                yield Finding(folder.project, folder.run, "unreadable", where, why)
+                yield _finding(folder, "unreadable", where, why)
             except Exception as error:  # noqa: BLE001 - one run must not hide the others
                 why = f"its records cannot be read: {type(error).__name__}: {error}"
-                yield Finding(folder.project, folder.run, "unreadable run", "", why)
+                yield _finding(folder, "unreadable run", "", why)
         progress(len(folders), len(folders))
 
 
@@ -401,12 +400,12 @@ def _check_one(
             index.refresh(folder.project, folder.run)
         for name in index.verify(folder.project, folder.run):
             detail = "its bytes have changed since they were last read; it was read again"
-            yield Finding(folder.project, folder.run, "changed", name, detail)
+            yield _finding(folder, "changed", name, detail)
         view = index.view(folder.project, folder.run)
         yield from check_records(view)
         yield from check_blobs(view, totals, digests=digests)
     except SeamarkError as error:
-        yield Finding(folder.project, folder.run, "unreadable run", "", str(error))
+        yield _finding(folder, "unreadable run", "", str(error))
 
 
 def _unfinished_purges(root: Path, project: str | None) -> Iterator[Finding]:

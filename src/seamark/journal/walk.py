@@ -75,6 +75,11 @@ class Frames:
         """Return the number of frames."""
         return len(self.place)
 
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """The columns, in the order of a `RawFrame`."""
+        return self.place, self.kind, self.flags, self.aux, self.t, self.length
+
     def kinds(self) -> set[int]:
         """Return the kinds that occur."""
         return set(np.unique(self.kind).tolist())
@@ -92,19 +97,11 @@ class Frames:
 
     def raws(self, which: Ints) -> list[RawFrame]:
         """Return the frames at some indices."""
-        columns = (self.place, self.kind, self.flags, self.aux, self.t, self.length)
-        return list(zip(*[column[which].tolist() for column in columns], strict=True))
+        return list(zip(*[column[which].tolist() for column in self.columns], strict=True))
 
     def upto(self, count: int) -> Frames:
         """Return the first ``count`` frames."""
-        return Frames(
-            self.place[:count],
-            self.kind[:count],
-            self.flags[:count],
-            self.aux[:count],
-            self.t[:count],
-            self.length[:count],
-        )
+        return Frames(*(column[:count] for column in self.columns))
 
     def some(self, kind: int, flag: int) -> list[RawFrame]:
         """Return the frames that have a kind or a flag."""

@@ -27,11 +27,7 @@ _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".json": "application/json",
-    ".map": "application/json",
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
-    ".woff2": "font/woff2",
 }
 _COMMENTS: Final = re.compile(
     r"/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*|^[ \t]*/\*(?:[^*]|\*(?!/))*\*/[ \t]*$|^[ \t]*//.*$",

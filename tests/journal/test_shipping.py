@@ -77,10 +77,11 @@ def accepted(batches, name, run="run1"):
 
 
 @pytest.mark.parametrize("limit", [1, 200, 300, 1000, 1 << 20])
-def test_a_journal_is_shipped_whole(limit):
+def test_a_journal_is_shipped_whole(limit, monkeypatch):
     """Batches, one after the other, are the file; each fits into what was asked for, or is one
     frame. What fits into one is one, however it is read.
     """
+    monkeypatch.setattr("seamark.journal.shipping._PIECE_BYTES", 200)
     made = journal()
     batches = shipped(reader_of(made), limit)
     assert accepted(batches, made.file) == made.data

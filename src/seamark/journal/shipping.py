@@ -9,6 +9,7 @@ gaps, and needs no rules of its own for incomplete or corrupted bytes.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from seamark.errors import SeamarkError
@@ -50,6 +51,8 @@ JOURNAL_BYTES: Final = 4 << 30
 _ALIGNED: Final = 8
 _DEFAULT_BYTES: Final = 4 << 20
 _MIN_READ_BYTES: Final = 4096
+_PIECE_BYTES: Final = 1 << 19
+"""Number of bytes processed in one step: columns stay in the cache, and other threads can run."""
 _NO_KIND: Final = -1
 _MAX_EXPANSION: Final = 1032
 """Maximum number of bytes that zlib decompresses from one byte."""
@@ -106,8 +109,9 @@ def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) 
     ``closed`` of the reader describe its state; ``"newer"``: this version cannot send the rest.
     """
     start = max(offset, FILE_HEADER_BYTES)
-    reader.block_bytes = min(limit, max(_MIN_READ_BYTES, reader.size - start))
-    block = next(reader.blocks(start, unknown=True), None)
+    reader.block_bytes = min(limit, _PIECE_BYTES, max(_MIN_READ_BYTES, reader.size - start))
+    blocks = reader.blocks(start, unknown=True)
+    block = next(blocks, None)
     if block is None:
         return None
     if block.base > start:  # bytes were skipped
@@ -116,8 +120,28 @@ def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) 
         length = min(block.base - offset, GAP_BYTES)
         return Batch(offset, length, b"")
     opening = _file_header_of(reader) if offset < FILE_HEADER_BYTES else b""
-    data = opening + block.data[: _fitting_end(block, limit - len(opening))]
+    data = opening + _join_blocks(reader, block, blocks, limit - len(opening))
     return Batch(min(offset, start - len(opening)), len(data), data)
+
+
+def _join_blocks(
+    reader: JournalReader, block: Block | None, blocks: Iterator[Block], limit: int
+) -> bytes:
+    """Return the bytes of adjacent blocks for a batch; at least one frame of ``block``."""
+    parts: list[bytes] = []
+    size = inflated = 0
+    while block is not None:
+        end, most = _fitting_part(block, limit - size, INFLATED_BYTES - inflated, first=not parts)
+        whole = end == block.end - block.base
+        parts.append(block.data if whole and end == len(block.data) else block.data[:end])
+        size, inflated, behind = size + end, inflated + most, block.end
+        if not whole or limit - size < _MIN_READ_BYTES or reader.size <= behind:
+            break
+        reader.block_bytes = min(limit - size, _PIECE_BYTES)
+        block = next(blocks, None)
+        if block is not None and block.base != behind:
+            break
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _file_header_of(reader: JournalReader) -> bytes:
@@ -127,23 +151,23 @@ def _file_header_of(reader: JournalReader) -> bytes:
     return found if sound else file_header(reader.uid)
 
 
-def _fitting_end(block: Block, limit: int) -> int:
-    """Return the end of the frames that fit into a batch, at least of the first one."""
+def _fitting_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[int, int]:
+    # With ``first``, the first frame is always included.
     whole = block.end - block.base
     packed = block.frames.some(_NO_KIND, ZLIB)
     most = whole + sum(min(MAX_PAYLOAD_BYTES, frame[5] * _MAX_EXPANSION) for frame in packed)
-    if whole <= limit and most <= INFLATED_BYTES:
-        return whole  # the usual case, without a loop over frames
+    if whole <= limit and most <= room:
+        return whole, most  # the usual case, without a loop over frames
     end = inflated = 0
     for frame in map(block.frames.raw, range(len(block.frames))):
         more = FRAME_HEADER_BYTES + padded(frame[5])
         following = frame[0] + more
         if frame[2] & ZLIB:
             more += _inflated_size(block.data, frame)
-        if end and (following > limit or inflated + more > INFLATED_BYTES):
+        if (end or not first) and (following > limit or inflated + more > room):
             break
         end, inflated = following, inflated + more
-    return end
+    return end, inflated
 
 
 def _inflated_size(data: bytes, frame: RawFrame) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -86,14 +86,7 @@ class Frames:
 
     def raw(self, index: int) -> RawFrame:
         """Return the frame at an index."""
-        return (
-            int(self.place[index]),
-            int(self.kind[index]),
-            int(self.flags[index]),
-            int(self.aux[index]),
-            int(self.t[index]),
-            int(self.length[index]),
-        )
+        return cast("RawFrame", tuple(int(column[index]) for column in self.columns))
 
     def raws(self, which: Ints) -> list[RawFrame]:
         """Return the frames at some indices."""

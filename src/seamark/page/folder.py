@@ -58,7 +58,7 @@ _WAIT_S: Final = 2.0
 _POLL_S: Final = 0.02
 _SEEN_NS: Final = 10**9
 """Time for which the list of running runs is cached, in nanoseconds: it needs system calls."""
-_GONE: Final = (0, None)
+_REMOVED_RUN: Final = (0, None)
 """Version and state of a run that was removed."""
 _run: Final = schema.run.c
 
@@ -152,7 +152,7 @@ class _Changes:
         with opened.store.database.reading() as connection:
             paths = recent_paths(opened.store, connection, there, min(given.at_ns, now_ns))
         runs = [
-            ChangedRun(*ref, known.get(ref, _GONE)[1], ref not in known, paths.get(ref, []))
+            ChangedRun(*ref, known.get(ref, _REMOVED_RUN)[1], ref not in known, paths.get(ref, []))
             for _, ref in found
         ]
         return Answer(Changes(upto, reset=False, runs=runs, looked_ns=looked_ns))

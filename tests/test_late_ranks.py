@@ -57,7 +57,7 @@ def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(worke
             run["x"] = rank
             run.log_metrics({"loss": rank}, 0)
             join(rank)
-            run.session.recorder.writer.keep(heartbeat=True)
+            run.session.recorder.writer._upkeep.keep(heartbeat=True)
             for each in threading.enumerate():
                 if each.name == "seamark-late":
                     each.join()

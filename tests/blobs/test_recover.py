@@ -119,7 +119,7 @@ def test_a_journal_that_its_living_process_rotated_is_left_alone(run, tmp_path, 
     with run.held_up():
         run.files.keep("model/a", large(tmp_path))
         monkeypatch.setattr("seamark.journal.writer.ROTATE_BYTES", 1)
-        run.writer.keep()
+        run.writer._upkeep.keep()
         run.writer.append_op({"op": "add", "path": "sys/tags", "values": ["x"]})
         assert len(run.folder.journals()) == 2
         assert finish_staged(run.folder) == 0

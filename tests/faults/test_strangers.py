@@ -305,7 +305,7 @@ def test_reference_of_somebody_else_is_opened_on_request_alone(folder, tmp_path,
         place.write_bytes(b"secret")
     elif case == "other user":
         monkeypatch.setattr("os.geteuid", lambda: 12345)
-        monkeypatch.setattr("seamark.journal.reader.JournalReader.owner", 54321)
+        monkeypatch.setattr("seamark.journal.safe.FileSource.owner", lambda _: 54321)
     elif case == "inside link":
         place.unlink()
         place.symlink_to(tmp_path / "home" / "last.ckpt")

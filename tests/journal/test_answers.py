@@ -54,7 +54,7 @@ def test_a_heartbeat_in_between_makes_no_record_look_written(writer, disk, folde
     disk.fill()
     answer = writer.append_op(CLEAR)
     disk.free()
-    writer.keep(heartbeat=True)
+    writer._upkeep.keep(heartbeat=True)
     assert size(folder) > before
     assert answer is False
 

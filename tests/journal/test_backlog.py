@@ -91,7 +91,7 @@ def test_a_large_record_waits_where_there_is_no_journal(writer, disk, journals):
     writer.append_column("a", [1.0] * 10_000)
     say(writer, "b")
     disk.free()
-    writer.keep()
+    writer._upkeep.keep()
     (frames,) = journals()
     assert [frame.kind for frame in frames][1:] == [Kind.PATH, Kind.COLUMN, Kind.OP]
     assert writer.dropped == {}
@@ -108,7 +108,7 @@ def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, jour
     writer.rotate()
     say(writer, "new")
     disk.free()
-    writer.keep()
+    writer._upkeep.keep()
     first, second = journals()
     assert [header(frames)["attempt"] for frames in (first, second)] == [0, 1]
     assert (texts(first), texts(second)) == ([*before, "old"], ["new"])

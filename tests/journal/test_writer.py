@@ -385,14 +385,14 @@ def test_damaged_journals_do_not_stop_a_new_one(writer, folder, clock):
 
 
 def test_heartbeats(writer, journals):
-    writer.keep(heartbeat=True)
+    writer._upkeep.keep(heartbeat=True)
     writer.append_row({"a": 1.0}, 0)
-    writer.keep()
-    writer.keep(heartbeat=True)
+    writer._upkeep.keep()
+    writer._upkeep.keep(heartbeat=True)
     writer.append_row({"a": "no"}, 0)
-    writer.keep(heartbeat=True)
+    writer._upkeep.keep(heartbeat=True)
     writer.append_row({"a": "no", "b": "no"}, 0)
-    writer.keep(heartbeat=True)
+    writer._upkeep.keep(heartbeat=True)
     beats = [frame.payload for frame in journals()[0] if frame.kind == Kind.HEARTBEAT]
     assert beats == [b"", b'{"dropped":{"value":1}}', b'{"dropped":{"value":3}}']
 
@@ -418,14 +418,14 @@ def test_sync_forces_what_is_new(writer, monkeypatch, folder):
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
     assert synced == []
-    writer.keep()
+    writer._upkeep.keep()
     assert synced.count("data") == 1
     assert str(folder.journal_dir) in synced
     synced.clear()
-    writer.keep()
+    writer._upkeep.keep()
     assert synced == []
     writer.append_row({"a": 1.0}, 4)
-    writer.keep()
+    writer._upkeep.keep()
     assert synced == ["data"]
 
 
@@ -436,7 +436,7 @@ def test_rotation(open_writer, journals, tmp_path, monkeypatch):
     for step in range(60):
         writer.append_row({"a": 0.5 * step, "b": 1.0}, step)
         expected += [("a", step, 0.5 * step), ("b", step, 1.0)]
-        writer.keep()
+        writer._upkeep.keep()
     found = journals()
     assert len(found) > 4
     assert [point for frames in found for point in points(frames)] == expected
@@ -448,6 +448,6 @@ def test_rotation(open_writer, journals, tmp_path, monkeypatch):
     idle = open_writer(folder=RunFolder(tmp_path / "idle", "p", "r"))
     for step in range(20):
         idle.append_row({"a": 0.5}, step)
-    idle.keep()
+    idle._upkeep.keep()
     idle.close()
     assert len(idle.positions()) == 1  # no journal after the last rotation

@@ -103,7 +103,7 @@ def test_a_file_system_without_fdatasync_is_no_fault(warm, disk):
     name = warm.writer
     disk.sync_error = errno.EINVAL
     warm.append_row({"a": 1.0}, 3)
-    warm.keep()
+    warm._upkeep.keep()
     warm.append_row({"a": 1.0}, 4)
     assert warm.writer == name
     assert warm.dropped == {}
@@ -111,10 +111,10 @@ def test_a_file_system_without_fdatasync_is_no_fault(warm, disk):
 
 def test_a_failed_fdatasync_ends_the_journal(warm, disk, journals, warnings_said):
     warm.append_row({"a": "no"}, 3)
-    warm.keep(heartbeat=True)
+    warm._upkeep.keep(heartbeat=True)
     warm.append_row({"a": "no", "b": 1.0}, 3)
     disk.sync_error = errno.EIO
-    warm.keep()
+    warm._upkeep.keep()
     disk.sync_error = 0
     warm.append_row({"a": 1.0}, 3)
     warm.close()
@@ -137,7 +137,7 @@ def test_a_file_left_while_it_is_synced_is_no_fault(warm, journals, monkeypatch)
 
     warm.append_row({"a": 1.0}, 3)
     monkeypatch.setattr(os, "fstat", own(left_meanwhile, fstat))
-    warm.keep()
+    warm._upkeep.keep()
     assert os.fstat is fstat
     warm.append_row({"a": 1.0}, 4)
     warm.close()
@@ -148,9 +148,9 @@ def test_a_file_left_while_it_is_synced_is_no_fault(warm, journals, monkeypatch)
 def test_a_removed_journal_is_brought_back(warm, folder, journals, warnings_said):
     shutil.rmtree(folder.root)
     warm.append_row({"a": 1.0}, 3)
-    warm.keep()
+    warm._upkeep.keep()
     warm.append_row({"a": 1.0}, 4)
-    warm.keep()
+    warm._upkeep.keep()
     (frames,) = journals()
     assert rows(frames) == 5
     assert [one.writer for one in folder.journals()] == [warm.writer]
@@ -161,7 +161,7 @@ def test_a_removed_journal_is_brought_back(warm, folder, journals, warnings_said
     copy.write_bytes(path.read_bytes()[:100])
     copy.rename(path)
     warm.append_row({"a": 1.0}, 5)
-    warm.keep()
+    warm._upkeep.keep()
     assert rows(journals()[0]) == 6
     shutil.rmtree(folder.root)
     warm.close()  # which does a last round
@@ -175,12 +175,12 @@ def test_a_journal_that_cannot_come_back_leaves_nothing(
     shutil.rmtree(folder.root)
     disk.write_error = errno.ENOSPC
     for _ in range(3):
-        warm.keep()
+        warm._upkeep.keep()
     assert list(folder.journal_dir.iterdir()) == []
     assert warm.dropped == {"removed": 1}
     assert len(warnings_said()) == 1
     disk.write_error = 0
-    warm.keep()
+    warm._upkeep.keep()
     assert rows(journals()[0]) == 3
 
 
@@ -189,9 +189,9 @@ def test_a_purged_run_is_not_revived(warm, folder, warnings_said):
     folder.purged_mark.parent.mkdir(parents=True, exist_ok=True)
     folder.purged_mark.touch()
     shutil.rmtree(folder.path)
-    warm.keep()
+    warm._upkeep.keep()
     warm.append_row({"a": 1.0}, 3)
-    warm.keep()
+    warm._upkeep.keep()
     warm.close()
     assert not folder.path.exists()
     assert warm.dropped["disk"] == 1

@@ -111,14 +111,6 @@ def complete(group: click.Group, instruction: str) -> int:
     return 1
 
 
-def script(group: click.Group, shell: str) -> str:
-    kind = get_completion_class(shell)
-    assert kind is not None  # noqa: S101 - all of SHELLS have one
-    made = kind(group, {}, _PROGRAM, COMPLETE)
-    # Not source(): for bash, it starts a process to check the version.
-    return made.source_template % made.source_vars()
-
-
 EXIT_FAILURE: Final = 1
 EXIT_MISUSE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -450,4 +442,8 @@ def completion(shell: str) -> None:
       echo 'eval "$(seamark completion zsh)"' >> ~/.zshrc
       seamark completion fish > ~/.config/fish/completions/seamark.fish
     """
-    click.echo(script(app, shell))
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - all of SHELLS have one
+    made = kind(app, {}, _PROGRAM, COMPLETE)
+    # Not source(): for bash, it starts a process to check the version.
+    click.echo(made.source_template % made.source_vars())

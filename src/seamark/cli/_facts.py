@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._health import health_problems, listed
-from seamark.cli._screen import LABEL, STATE_STYLES, Cell, Column, Screen, dumps, note
+from seamark.cli._health import health_problems
+from seamark.cli._screen import LABEL, STATE_STYLES, Cell, Column, Screen, dumps, listed, note
 from seamark.paths import kind_of, model_key
 from seamark.process.liveness import (
     GONE,
@@ -342,7 +342,7 @@ def print_facts(
     more: Iterable[tuple[str, str]] = (),
 ) -> None:
     """Print the facts of a run; a failure is printed in bold."""
-    kind = kind_of(ref.project, ref.run)
+    kind = kind_of(*ref)
     state = str(report["state"] or ("unknown" if kind == "run" else ""))
     name = report["name"] or (ref.run if kind != "run" else None)
     detail = report["detail"]
@@ -401,7 +401,7 @@ def _is_moment(*values: Any) -> bool:
 
 
 def _version_lines(ref: RunRef, report: Report) -> Iterator[tuple[str, str]]:
-    kind = kind_of(ref.project, ref.run)
+    kind = kind_of(*ref)
     yield kind.rpartition("_")[2], str(ref)
     if kind == "model_version":
         yield "number", f"{model_key(ref.project, ref.run)}-{report.get('number', '?')}"

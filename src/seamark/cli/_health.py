@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from seamark.cli._screen import Screen
+from seamark.cli._screen import Screen, listed
 from seamark.cli.fsck import COPY
 from seamark.reading.words import clean, human_bytes, plural
 from seamark.remote.protocol import WORDS
 
-_MAX_LISTED: Final = 8
 _LOSS_NAMES: Final = {
     "atom": ("value", "values"),
     "capture": ("captured fact", "captured facts"),
@@ -143,12 +142,6 @@ def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[HealthProblem]:
             "seamark fsck)"
         )
         yield HealthProblem("copies", text, (), names)
-
-
-def listed(value: Iterable[Any]) -> str:
-    names = [str(name) for name in value]
-    more = len(names) - _MAX_LISTED
-    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def print_health(screen: Screen, found: Iterable[HealthProblem]) -> None:

@@ -7,7 +7,7 @@ import itertools
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from seamark.cli._facts import text_or_record
 from seamark.pictures.terminal import ROWS, Line, Terminal
@@ -136,19 +136,13 @@ class OutputReader:
 
 
 def _process(journal: JournalInfo) -> Process:
-    head = journal.header
-
-    def number(name: str) -> int | None:
-        value = head.get(name)
-        return value if type(value) is int and value >= 0 else None
-
-    host: Any = head.get("host")
+    head = journal.header  # types and ranges are checked by the fold
     return Process(
         journal.writer,
-        number("rank") or 0,
-        host if isinstance(host, str) else None,
-        number("pid"),
-        number("attempt"),
+        head.get("rank") or 0,
+        head.get("host"),
+        head.get("pid"),
+        head.get("attempt"),
     )
 
 

@@ -10,15 +10,14 @@ import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 from click.shell_completion import CompletionItem
 
 from seamark.cli._app import misuse, place_of
-from seamark.cli._screen import note, progress_bar
+from seamark.cli._screen import listed, note, progress_bar
 from seamark.errors import RunNotFoundError, SeamarkError
 from seamark.paths import check_project, is_inside, kind_of, matches
 from seamark.reading.words import clean, hint_for
@@ -51,16 +50,12 @@ def _completer(find: Find) -> Completer:
     @functools.wraps(find)
     def found(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         with contextlib.suppress(Exception), _opened_catalog(context) as here:
-            every = (one for one in find(here, context, incomplete) if _fits(one, incomplete))
-            return list({one.value: one for one in every}.values())
+            words = find(here, context, incomplete)
+            begun = [one for one in words if one.value.startswith(incomplete)]
+            return list({one.value: one for one in begun if _WORD.fullmatch(one.value)}.values())
         return []
 
     return found
-
-
-def _fits(word: CompletionItem, incomplete: str) -> bool:
-    value = str(word.value)
-    return value.startswith(incomplete) and _WORD.fullmatch(value) is not None
 
 
 @contextlib.contextmanager
@@ -145,7 +140,6 @@ complete_paths: Final = _completer(_paths)
 complete_run_or_path: Final = _completer(_run_or_path)
 complete_tags: Final = _completer(_tags)
 complete_states: Final = _completer(_states)
-_MAX_PROJECTS = 8
 
 
 def reject_empty(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -207,13 +201,12 @@ attempt_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RunRef:
+class RunRef(NamedTuple):
     project: str
     run: str
 
     def __str__(self) -> str:
-        return f"{self.project}/{self.run}"
+        return "/".join(self)
 
 
 class Runs:
@@ -221,8 +214,6 @@ class Runs:
 
     def __init__(self, index: Catalog) -> None:
         self.index = index
-        self._refs: list[RunRef] | None = None
-        self._finder: Finder | None = None
 
     @property
     def where(self) -> str:
@@ -231,48 +222,35 @@ class Runs:
 
     @property
     def root(self) -> Path | None:
-        found = getattr(self.index, "root", None)
-        return found if isinstance(found, Path) else None
+        """Path of the root; None for a server."""
+        return getattr(self.index, "root", None)
 
     @property
     def local(self) -> Index:
-        from seamark.index.index import Index
-
-        assert isinstance(self.index, Index)  # noqa: S101 - the command needs a root
-        return self.index
+        """Index of a root; for commands that need one."""
+        return cast("Index", self.index)
 
     @property
     def remote(self) -> RemoteCatalog:
-        from seamark.remote.http.catalog import RemoteCatalog
-
-        assert isinstance(self.index, RemoteCatalog)  # noqa: S101 - the only other kind of place
-        return self.index
+        """Catalog of a server, the only other kind of place."""
+        return cast("RemoteCatalog", self.index)
 
     def refresh(self, project: str | None = None, run: str | None = None) -> None:
         with progress_bar("Reading runs") as progress:
             self.index.refresh(project, run, progress=progress)
-        self._refs = self._finder = None
-
-    def refs(self, project: str | None = None) -> list[RunRef]:
-        if self._refs is None:
-            self._refs = sorted(RunRef(*pair) for pair in self.index.runs())
-        if project is None:
-            return self._refs
-        return [ref for ref in self._refs if is_inside(ref.project, project)]
 
     def view(self, ref: RunRef) -> Reader:
-        return self.index.view(ref.project, ref.run)
+        return self.index.view(*ref)
 
-    @property
+    @functools.cached_property
     def finder(self) -> Finder:
-        if self._finder is None:
-            from seamark.reading.finding import Finder
+        """Search for runs by name, as of its first use."""
+        from seamark.reading.finding import Finder
 
-            self._finder = Finder(self.index)
-        return self._finder
+        return Finder(self.index)
 
     def label(self, ref: RunRef) -> str:
-        return clean(self.finder.label((ref.project, ref.run)))
+        return clean(self.finder.label(ref))
 
     def find(
         self,
@@ -308,17 +286,17 @@ class Runs:
         with contextlib.suppress(OSError, ValueError):
             inside = Path(place).expanduser().resolve().relative_to(root.resolve())
             ref = RunRef(inside.parent.as_posix(), inside.name)
-            kind = kind_of(ref.project, ref.run)
-            there = self.index.runs(ref.project, kind) if ref.project else []
-            return ref if (ref.project, ref.run) in there else None
+            there = self.index.runs(ref.project, kind_of(*ref)) if ref.project else []
+            return ref if ref in there else None
         return None
 
     def expect_project(self, project: str | None) -> None:
-        if project is None or self.refs(project) or not self.refs():
+        if project is None:
             return
-        known = sorted({ref.project for ref in self.refs()})
-        some = ", ".join(known[:_MAX_PROJECTS]) + (", ..." if len(known) > _MAX_PROJECTS else "")
-        misuse(f"no runs in project {project!r}{hint_for(project, known, f'; there are {some}')}")
+        known = sorted({there for there, _ in self.index.runs()})
+        if known and not any(is_inside(there, project) for there in known):
+            hint = hint_for(project, known, f"; there are {listed(known)}")
+            misuse(f"no runs in project {project!r}{hint}")
 
     def select(
         self,

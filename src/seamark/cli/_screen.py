@@ -50,11 +50,13 @@ STATE_STYLES = {
     "suspended": "magenta",
 }
 """Rich styles of the states of runs and ranks."""
+ACTIVE_STATES: Final = ("created", "running")
+"""States of runs that may still record."""
 _GAP = 2
 _QUIET = "seamark.quiet"
 LABEL = 12
 """Width of the label of a fact, in cells."""
-_MAX_NAMED_COLUMNS = 8
+_MAX_LISTED: Final = 8
 
 
 class Cell(NamedTuple):
@@ -111,10 +113,17 @@ def note(message: str, *, style: str = "") -> None:
 
 def note_hidden_columns(titles: Sequence[str], more: int = 0) -> None:
     if titles:
-        named, more = list(titles[:_MAX_NAMED_COLUMNS]), more + len(titles[_MAX_NAMED_COLUMNS:])
+        named, more = list(titles[:_MAX_LISTED]), more + len(titles[_MAX_LISTED:])
         words = [*named, f"{more} more"] if more else named
-        listed = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-        note(f"no room for {listed}; widen the terminal, or select columns with --columns")
+        hidden = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+        note(f"no room for {hidden}; widen the terminal, or select columns with --columns")
+
+
+def listed(value: Iterable[Any], most: int = _MAX_LISTED) -> str:
+    """Return the first ``most`` of several names, and the number of the others."""
+    names = [str(name) for name in value]
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def wanted_colour() -> bool | None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Final
 
 import click
 
 from seamark.cli._app import json_option, root_option
 from seamark.cli._runs import open_runs, project_option
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note
-from seamark.reading.words import clean, plural
-
-_MAX_PATHS: Final = 3
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, listed, note
+from seamark.reading.words import clean
 
 
 @click.command(short_help="List the runs that changed since a cursor.")
@@ -44,7 +41,7 @@ def changes(context: click.Context, cursor: str, project: str | None, *, as_json
             [
                 Cell(f"{one.project}/{one.run}", "cyan"),
                 Cell(one.state or "gone", STATE_STYLES.get(one.state or "", "")),
-                Cell(_path_list(one.paths), "dim"),
+                Cell(clean(listed(one.paths)), "dim"),
             ]
             for one in found.runs
         ]
@@ -52,9 +49,3 @@ def changes(context: click.Context, cursor: str, project: str | None, *, as_json
     elif cursor:
         note("every run may have changed" if found.reset else "nothing changed")
     click.echo(f"cursor: {found.cursor}")
-
-
-def _path_list(paths: list[str]) -> str:
-    shown = clean(", ".join(paths[:_MAX_PATHS]))
-    more = len(paths) - _MAX_PATHS
-    return f"{shown} and {plural(more, 'more path')}" if more > 0 else shown

@@ -13,6 +13,7 @@ import click
 from seamark.cli import _runs
 from seamark.cli._app import json_option, misuse, root_option
 from seamark.cli._facts import text_or_record
+from seamark.cli._lists import cell_of
 from seamark.cli._runs import (
     RunRef,
     Runs,
@@ -22,7 +23,7 @@ from seamark.cli._runs import (
     query_option,
     runs_argument,
 )
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note, progress_bar
+from seamark.cli._screen import Cell, Column, Screen, dumps, note, progress_bar
 from seamark.paths import matches
 from seamark.reading.attributes import Attribute
 from seamark.reading.differences import (
@@ -36,19 +37,22 @@ from seamark.reading.differences import (
 )
 from seamark.reading.document import value_mapping
 from seamark.reading.words import (
-    age_words,
     clean,
     display_width,
-    duration_words,
     file_text,
     hint_for,
     human_number,
-    human_time,
     plural,
     value_text,
 )
 
 _ABSENT: Final = Cell("—", "dim")
+_HEADER: Final = {
+    "state": "sys/state",
+    "created": "sys/creation_time",
+    "ran for": "sys/running_time",
+}
+"""Facts about each run above the differences, by title."""
 _MIN_CELLS: Final = 10
 """Minimum width of the column of a run, in cells; numbers are never shortened."""
 
@@ -138,7 +142,7 @@ def compare(
 def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_Compared]:
     found: list[_Compared] = []
     known: set[str] = set()
-    labels = runs.finder.labels([(ref.project, ref.run) for ref in refs])
+    labels = runs.finder.labels(refs)
     with progress_bar("Reading runs") as progress:
         for done, (ref, label) in enumerate(zip(refs, labels, strict=True)):
             progress(done, len(refs))
@@ -227,21 +231,12 @@ def _print(
 
 def _header_lines(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
     now = datetime.now(timezone.utc)
-
-    def created(one: _Compared) -> str:
-        moment = one.facts.get("sys/creation_time")
-        if moment is None:
-            return ""
-        return age_words((now - moment).total_seconds()) if screen.terminal else human_time(moment)
-
     yield _Line(Cell("  id"), [Cell(one.ref.run, "cyan") for one in compared])
     if len({one.ref.project for one in compared}) > 1:
         yield _Line(Cell("  project"), [Cell(one.ref.project) for one in compared])
-    states = [str(one.facts["sys/state"]) for one in compared]
-    times = [duration_words(one.facts["sys/running_time"]) for one in compared]
-    yield _Line(Cell("  state"), [Cell(one, STATE_STYLES.get(one, "")) for one in states])
-    yield _Line(Cell("  created"), [Cell(created(one), "dim") for one in compared])
-    yield _Line(Cell("  ran for"), [Cell(one) for one in times])
+    for title, path in _HEADER.items():
+        cells = [cell_of(one.facts.get(path), path, screen, now) for one in compared]
+        yield _Line(Cell(f"  {title}"), cells)
 
 
 def _lines(screen: Screen, row: Row, runs: int, *, everything: bool) -> Iterator[_Line]:

@@ -22,7 +22,7 @@ from seamark.cli._runs import (
     run_argument,
     runs_argument,
 )
-from seamark.cli._screen import Screen, note
+from seamark.cli._screen import Screen, listed, note
 from seamark.cli.fsck import drafts, half_purged
 from seamark.errors import RunNotFoundError
 from seamark.index.purging import delete_hidden, is_live, remove
@@ -51,16 +51,14 @@ def record(runs: Runs, ref: RunRef, **changes: Any) -> None:
         if name.endswith("_tags"):
             changes[name] = [escape(tag) for tag in sorted(value)]
     if runs.root is not None:
-        if not append_ops(RunFolder(runs.root, ref.project, ref.run), _ops(changes)):
-            raise CommandError(
-                f"{runs.root / ref.project / ref.run}: the change could not be written"
-            )
+        if not append_ops(RunFolder(runs.root, *ref), _ops(changes)):
+            raise CommandError(f"{runs.root.joinpath(*ref)}: the change could not be written")
     else:
         if "description" in changes:
             was = getattr(runs.view(ref).attribute("sys/description"), "value", None)
             changes["description_was"] = was if isinstance(was, str) else None
-        runs.remote.edit((ref.project, ref.run), changes)
-    runs.refresh(ref.project, ref.run)
+        runs.remote.edit(ref, changes)
+    runs.refresh(*ref)
 
 
 def _ops(changes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -336,9 +334,7 @@ def _describe_unchanged(count: int, how: str) -> str:
 
 
 def _name_list(runs: Runs, refs: Sequence[RunRef]) -> str:
-    labels = runs.finder.labels([(ref.project, ref.run) for ref in refs[:_MAX_NAMED_RUNS]])
-    more = f" and {len(refs) - _MAX_NAMED_RUNS:,} more" if len(refs) > _MAX_NAMED_RUNS else ""
-    return f": {', '.join(labels)}{more}" if refs else ""
+    return f": {listed(runs.finder.labels(refs), _MAX_NAMED_RUNS)}" if refs else ""
 
 
 def _set_trashed(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[RunRef]:
@@ -346,10 +342,9 @@ def _set_trashed(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[R
 
     marks = {ref: runs.view(ref).attribute("sys/trashed") for ref in refs}
     moved = [ref for ref, now in marks.items() if now is None or now.value is not trashed]
-    pairs = [(ref.project, ref.run) for ref in moved]
-    set_trashed(runs.index, runs.root, pairs, trashed=trashed)
-    for pair in pairs:
-        runs.refresh(*pair)
+    set_trashed(runs.index, runs.root, moved, trashed=trashed)
+    for ref in moved:
+        runs.refresh(*ref)
     return moved
 
 
@@ -392,12 +387,14 @@ def purge(
         kinds = ("run", "model", "model_version", "artifact")
         refs = [ref for kind in kinds for ref in runs.select("", project, trashed=True, kind=kind)]
         if root is not None:
-            refs = list(dict.fromkeys([*refs, *_restored_purged_runs(root, project)]))
+            folders = iter_runs(root, project, models=True)
+            restored = [RunRef(one.project, one.run) for one in folders if one.is_purged]
+            refs = list(dict.fromkeys([*refs, *restored]))
             _remove_leftovers(root, project)
     _refuse_versions(runs, refs)
     if root is not None:
-        refs.sort(key=lambda ref: kind_of(ref.project, ref.run) == "model")  # after its versions
-        _refuse_live([RunFolder(root, ref.project, ref.run) for ref in refs])
+        refs.sort(key=lambda ref: kind_of(*ref) == "model")  # after its versions
+        _refuse_live([RunFolder(root, *ref) for ref in refs])
     if not refs:
         note("the trash is empty; nothing to purge")
         return
@@ -405,21 +402,15 @@ def purge(
         _confirm(runs, refs)
     for ref in refs:
         if root is not None:
-            remove(RunFolder(root, ref.project, ref.run))
+            remove(RunFolder(root, *ref))
         else:
-            runs.remote.purge((ref.project, ref.run))
+            runs.remote.purge(ref)
     count = plural(len(refs), "run")
     if root is None:
         note(f"purged {count} from {runs.where}; copies on the machines that recorded them remain")
         return
     runs.refresh(project)
     note(f"purged {count}")
-
-
-def _restored_purged_runs(root: Path, project: str | None) -> Iterator[RunRef]:
-    for folder in iter_runs(root, project, models=True):
-        if folder.is_purged:
-            yield RunRef(folder.project, folder.run)
 
 
 def _refuse_untrashed(runs: Runs, refs: Sequence[RunRef]) -> None:
@@ -431,10 +422,10 @@ def _refuse_untrashed(runs: Runs, refs: Sequence[RunRef]) -> None:
 
 def _refuse_versions(runs: Runs, refs: Sequence[RunRef]) -> None:
     for ref in refs:
-        if kind_of(ref.project, ref.run) != "model":
+        if kind_of(*ref) != "model":
             continue
         versions = runs.index.runs(str(ref), "model_version")
-        if left := [one for one in versions if RunRef(*one) not in refs]:
+        if left := [one for one in versions if one not in refs]:
             what = f"model {ref.run!r} of project {home_of(ref.project)!r}"
             misuse(
                 f"{what} has {plural(len(left), 'version')} that would be deleted with it: purge "
@@ -444,9 +435,9 @@ def _refuse_versions(runs: Runs, refs: Sequence[RunRef]) -> None:
 
 def _refuse_live(folders: Sequence[RunFolder]) -> None:
     if live := [f"{folder.project}/{folder.run}" for folder in folders if is_live(folder)]:
-        listed = ", ".join(live[:_MAX_NAMED_RUNS]) + (", …" if len(live) > _MAX_NAMED_RUNS else "")
+        names = listed(live, _MAX_NAMED_RUNS)
         raise CommandError(
-            f"nothing was purged: a process is still writing to {listed}; stop it first"
+            f"nothing was purged: a process is still writing to {names}; stop it first"
         )
 
 
@@ -455,13 +446,13 @@ def _confirm(runs: Runs, refs: Sequence[RunRef]) -> None:
         misuse("purge asks for confirmation, but standard input is not a terminal: add --yes")
     root, what = runs.root, plural(len(refs), "run")
     for ref in refs[:_MAX_NAMED_RUNS]:
-        note(f"  {runs.label(ref)}  ({ref if root is None else root / ref.project / ref.run})")
+        note(f"  {runs.label(ref)}  ({ref if root is None else root.joinpath(*ref)})")
     if len(refs) > _MAX_NAMED_RUNS:
         note(f"  and {len(refs) - _MAX_NAMED_RUNS} more")
     if root is None:
         what = f"{what} from {runs.where}"
     else:
-        size = sum(_folder_size(root / ref.project / ref.run) for ref in refs)
+        size = sum(_folder_size(root.joinpath(*ref)) for ref in refs)
         what = f"{what}, {human_bytes(size)},"
     click.confirm(f"Delete {what} permanently?", abort=True, err=True)
 

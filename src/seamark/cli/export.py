@@ -43,21 +43,15 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
 
 
-class CsvWriter:
-    """Writer of rows as CSV."""
-
+def write_csv(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows as CSV."""
     # With line feeds as line ends, csv.writer does not quote carriage returns before Python 3.13,
     # and readers take them for the end of a row.
-
-    def __init__(self, file: IO[str]) -> None:
-        self._plain = csv.writer(file, lineterminator="\n")
-        self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-
-    def rows(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Write rows."""
-        for row in rows:
-            odd = any(isinstance(cell, str) and "\r" in cell for cell in row)
-            (self._quoted if odd else self._plain).writerow(row)
+    plain = csv.writer(file, lineterminator="\n")
+    quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        odd = any(isinstance(cell, str) and "\r" in cell for cell in row)
+        (quoted if odd else plain).writerow(row)
 
 
 def write_rows(form: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -65,9 +59,9 @@ def write_rows(form: str, columns: Sequence[str], rows: Iterable[Mapping[str, An
     if form == "json":
         click.echo(dumps([{name.lstrip("/"): row.get(name) for name in columns} for row in rows]))
         return
-    writer = CsvWriter(data_output())
-    writer.rows([[csv_safe(name.lstrip("/")) for name in columns]])
-    writer.rows([exact_text(row.get(name)) for name in columns] for row in rows)
+    file = data_output()
+    write_csv(file, [[csv_safe(name.lstrip("/")) for name in columns]])
+    write_csv(file, ([exact_text(row.get(name)) for name in columns] for row in rows))
 
 
 POINTS: Final = ("run", "path", "step", "value", "time", "attempt")
@@ -375,12 +369,11 @@ def _output(path: Path | None, *, binary: bool) -> Iterator[IO[Any]]:
 
 
 def _write_csv(file: IO[str], tables: Tables, what: str) -> int:
-    writer = CsvWriter(file)
-    writer.rows([ATTRIBUTES if what == "attributes" else POINTS])
+    write_csv(file, [ATTRIBUTES if what == "attributes" else POINTS])
     rows = 0
     for part in _attribute_rows(tables) if what == "attributes" else _point_rows(tables, what):
         rows += len(part)
-        writer.rows(part)
+        write_csv(file, part)
     return rows
 
 

@@ -13,32 +13,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli._app import json_option, root_only
+from seamark.cli._app import EXIT_FAILURE, json_option, root_only
 from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
-from seamark.cli._screen import Cell, Column, Screen, dumps, note, progress_bar
+from seamark.cli._screen import Cell, Column, Screen, dumps, listed, note, progress_bar
 from seamark.errors import ArgumentError, JournalError, SeamarkError
 from seamark.index.purging import PURGING, is_live
 from seamark.journal.folder import (
-    DEEPEST,
     DRAFT,
-    OWN_FOLDERS,
     PROJECT_LOG,
     JournalFile,
     RunFolder,
-    is_linked,
     iter_runs,
 )
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader
-from seamark.journal.safe import names_in, open_file
-from seamark.paths import ARTIFACTS, MODELS
+from seamark.journal.safe import is_folder, names_in, open_file
+from seamark.paths import ARTIFACTS
 from seamark.reading.words import clean, duration_words, human_bytes, plural
 
 if TYPE_CHECKING:
     from seamark.index.copies import RunView
 
 
-_MAX_FILES: Final = 5
 COPY: Final = "journal/"
 """Prefix of the names of copies of journals among the conflicts of a run."""
 
@@ -119,8 +115,10 @@ def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
         yield _finding(folder, "purged", "", detail)
     yield from _strange_entries(folder)
     if not live and (left := _names(folder.staging_dir)):
-        listed = ", ".join(left[:_MAX_FILES]) + (", …" if len(left) > _MAX_FILES else "")
-        detail = f"{plural(len(left), 'file')} not stored yet: {listed} (fsck --finish stores them)"
+        detail = (
+            f"{plural(len(left), 'file')} not stored yet: {listed(left)} "
+            "(fsck --finish stores them)"
+        )
         yield _finding(folder, "leftover staging", folder.staging_dir.name, detail)
 
 
@@ -282,7 +280,6 @@ def drafts(root: Path, project: str | None) -> list[RunFolder]:
         if path.name.startswith(DRAFT)
         and path.parent.parent.name == ARTIFACTS
         and not path.name.endswith(PURGING)
-        and not path.is_symlink()
     ]
 
 
@@ -291,31 +288,15 @@ def project_logs(root: Path, project: str | None) -> list[RunFolder]:
     return [
         RunFolder(root, path.parent.relative_to(root).as_posix(), PROJECT_LOG)
         for path in _hidden_folders(root, project)
-        if path.name == PROJECT_LOG and path.parent != root and not path.is_symlink()
+        if path.name == PROJECT_LOG and path.parent != root
     ]
 
 
 def _hidden_folders(root: Path, project: str | None) -> Iterator[Path]:
-    start = root / project if project else root
-    deepest = str(root).count(os.sep) + DEEPEST
-    if project and is_linked(root, project):
-        return
-    for folder, names, _ in os.walk(start):
-        above = os.path.basename(os.path.dirname(folder))  # noqa: PTH119, PTH120
-        is_model = above in (MODELS, ARTIFACTS)
-        if ("journal" in names and not is_model) or folder.count(os.sep) > deepest:
-            names.clear()  # a run folder contains no projects
-            continue
-        hidden = sorted(name for name in names if name.startswith("."))
-        yield from (Path(folder, name) for name in hidden)
-        inside = set(names).difference(hidden, OWN_FOLDERS if is_model else ())
-        for place in {MODELS, ARTIFACTS}.intersection(hidden):
-            if not Path(folder, place).is_symlink():
-                inside.add(place)
-        names[:] = sorted(inside)
-
-
-_EXIT_DAMAGED: Final = 1
+    walked: list[str] = []
+    list(iter_runs(root, project, walked=walked, models=True, unread=lambda *_: None))
+    for folder in walked:
+        yield from filter(is_folder, sorted(Path(folder).glob(".*")))
 
 
 @click.command(short_help="Check all journals and report damage.")
@@ -368,7 +349,7 @@ def fsck(
         why = error.strerror or str(error)
         findings.append(Finding(project or "", "", "unreadable", path, why))
 
-    folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or [
+    folders = [RunFolder(root, *ref) for ref in refs] or [
         *iter_runs(root, project, models=True, unread=add_unread),
         *project_logs(root, project),
     ]
@@ -379,12 +360,12 @@ def fsck(
     if not names:
         findings += _unfinished_purges(root, project)
     if as_json:
-        listed = [dataclasses.asdict(finding) for finding in findings]
-        click.echo(dumps({"root": str(root), **totals, "findings": listed}))
+        found = [dataclasses.asdict(finding) for finding in findings]
+        click.echo(dumps({"root": str(root), **totals, "findings": found}))
     else:
         _print(Screen(), findings, totals)
     if findings:
-        context.exit(_EXIT_DAMAGED)
+        context.exit(EXIT_FAILURE)
 
 
 def _check(
@@ -397,10 +378,10 @@ def _check(
                 yield from _check_one(runs, folder, totals, digests=digests)
             except OSError as error:
                 where, why = str(error.filename or ""), error.strerror or str(error)
-                yield Finding(folder.project, folder.run, "unreadable", where, why)
+                yield _finding(folder, "unreadable", where, why)
             except Exception as error:  # noqa: BLE001 - one run must not hide the others
                 why = f"its records cannot be read: {type(error).__name__}: {error}"
-                yield Finding(folder.project, folder.run, "unreadable run", "", why)
+                yield _finding(folder, "unreadable run", "", why)
         progress(len(folders), len(folders))
 
 
@@ -419,12 +400,12 @@ def _check_one(
             index.refresh(folder.project, folder.run)
         for name in index.verify(folder.project, folder.run):
             detail = "its bytes have changed since they were last read; it was read again"
-            yield Finding(folder.project, folder.run, "changed", name, detail)
+            yield _finding(folder, "changed", name, detail)
         view = index.view(folder.project, folder.run)
         yield from check_records(view)
         yield from check_blobs(view, totals, digests=digests)
     except SeamarkError as error:
-        yield Finding(folder.project, folder.run, "unreadable run", "", str(error))
+        yield _finding(folder, "unreadable run", "", str(error))
 
 
 def _unfinished_purges(root: Path, project: str | None) -> Iterator[Finding]:
@@ -488,8 +469,7 @@ def reindex(context: click.Context) -> None:
     index = runs.local
     with progress_bar("Reading runs") as progress:
         index.rebuild(progress=progress)
-    count = len(runs.refs())
     note(
-        f"indexed {plural(count, 'run')} of {index.root} "
+        f"indexed {plural(len(index.runs()), 'run')} of {index.root} "
         f"in {duration_words(time.monotonic() - started)}"
     )

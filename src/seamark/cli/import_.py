@@ -137,14 +137,8 @@ def _command_of(importer: str) -> click.Command:
                     note(str(error), style="warning")
                     failed += 1
         finally:
-            if imported or not existing:
-                note(f"imported {plural(imported, 'run')} to {root}")
-            if existing:
-                note(
-                    f"{plural(existing, 'run')} {'was' if existing == 1 else 'were'} there already"
-                )
+            _report(root, imported, existing, failed)
         if failed:
-            note(f"{plural(failed, 'run')} could not be imported", style="error")
             context.exit(EXIT_FAILURE)
 
     return command
@@ -229,13 +223,17 @@ def _import(root: Path, sources: list[Source], left_out: Notes) -> bool:
     _print_notes(done.notes)
     for problem in done.problems:
         note(problem, style="warning")
-    if done.runs or not done.there:
-        note(f"imported {plural(len(done.runs), 'run')} to {root}")
-    if done.there:
-        note(f"{plural(done.there, 'run')} {'was' if done.there == 1 else 'were'} there already")
-    if done.problems:
-        note(f"{plural(len(done.problems), 'run')} could not be imported", style="error")
+    _report(root, len(done.runs), done.there, len(done.problems))
     return bool(done.problems)
+
+
+def _report(root: Path, imported: int, there: int, failed: int) -> None:
+    if imported or not there:
+        note(f"imported {plural(imported, 'run')} to {root}")
+    if there:
+        note(f"{plural(there, 'run')} {'was' if there == 1 else 'were'} there already")
+    if failed:
+        note(f"{plural(failed, 'run')} could not be imported", style="error")
 
 
 def _print_notes(notes: Notes) -> None:

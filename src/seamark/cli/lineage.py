@@ -31,8 +31,7 @@ def lineage(context: click.Context, run: str, project: str | None, *, as_json: b
     from seamark.run.lineage import lineage_of
 
     runs = open_runs(context, project)
-    ref = runs.find(run, project)
-    found = lineage_of(runs.index, (ref.project, ref.run))
+    found = lineage_of(runs.index, runs.find(run, project))
     if as_json:
         click.echo(dumps(found.to_dict()))
     else:

@@ -24,7 +24,7 @@ from seamark.cli._printed import (
     processes_with_output,
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
-from seamark.cli._screen import dumps, note, wanted_colour
+from seamark.cli._screen import ACTIVE_STATES, dumps, listed, note, wanted_colour
 from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
 from seamark.reading.reader import Reader
@@ -37,8 +37,6 @@ _FINAL_AFTER_NS: Final = 2 * 10**9
 _AGE: Final = re.compile(r"\d{1,9}[mhdwM]")
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 _DIM: Final = "2"
-_ACTIVE_STATES: Final = ("created", "running")
-_MAX_LISTED_RANKS: Final = 16
 
 
 def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
@@ -142,7 +140,7 @@ def logs(
     view = runs.view(ref)
     only = None if stdout == stderr else "stdout" if stdout else "stderr"
     streams = (only,) if only else STREAMS
-    goes_on = follow and view.state in _ACTIVE_STATES
+    goes_on = follow and view.state in ACTIVE_STATES
     if not output_paths(view, streams):
         if not goes_on:
             misuse(f"run {ref}: {_no_output_text(only)}")
@@ -157,7 +155,7 @@ def logs(
     if goes_on:
 
         def look() -> Reader:
-            runs.index.refresh(ref.project, ref.run)
+            runs.index.refresh(*ref)
             return runs.view(ref)
 
         state = _follow(look, reader, lines, writer, tail)
@@ -194,8 +192,10 @@ def _ranks(
     if not wanted:
         return {0} if 0 in there else there
     if next(OutputReader(set(wanted), streams).new(view), None) is None:
-        listed = ", ".join(map(str, sorted(there)[:_MAX_LISTED_RANKS]))
-        misuse(f"run {ref}: no output of rank {wanted[0]} is recorded; ranks with output: {listed}")
+        misuse(
+            f"run {ref}: no output of rank {wanted[0]} is recorded; ranks with output: "
+            f"{listed(sorted(there))}"
+        )
     return set(wanted)
 
 
@@ -322,7 +322,7 @@ def _follow(
             if tail is not None:
                 found, tail = found[max(0, len(found) + len(live) - tail) :], None
             writer.write(found)
-            if state not in _ACTIVE_STATES:
+            if state not in ACTIVE_STATES:
                 writer.write(lines.close())
                 return state
             writer.draw(live)

@@ -31,13 +31,12 @@ from seamark.reading.attributes import aside
 from seamark.reading.words import clean, is_measured, plural
 
 if TYPE_CHECKING:
-    from seamark.pictures.drawing import PlotOptions, Source
+    from seamark.pictures.drawing import PlotOptions
     from seamark.pictures.plots import Axes, Curve
     from seamark.reading.points import Attempt
 
 
 _MIN_HEIGHT: Final = 5
-_NEWEST: Final = "sys/creation_time"
 
 
 @click.command(short_help="Plot curves in the terminal, or to PNG, SVG, PDF or HTML.")
@@ -140,7 +139,7 @@ def plot(
     Files need the extra: pip install "seamark[plot]"
     """
     from seamark.pictures import plots
-    from seamark.pictures.drawing import PlotOptions, picture_of
+    from seamark.pictures.drawing import PlotOptions, Source, picture_of
     from seamark.reading.curves import Look
 
     screen = Screen()
@@ -157,7 +156,10 @@ def plot(
         curves, axes = _group_curves(runs, split_names(by), words, project, query, options)
     else:
         refs, patterns = _split_words(runs, words, project, query)
-        sources = _sources(runs, refs)
+        labels = runs.finder.labels(refs)
+        sources = [
+            Source(label, str(ref), runs.view(ref)) for label, ref in zip(labels, refs, strict=True)
+        ]
         options = _with_time_axis(options, x, patterns)
         curves, axes = picture_of(sources, patterns, options, plural(len(sources), "run"))
         _note_left_out(curves, options)
@@ -202,7 +204,7 @@ def _group_curves(
     from seamark.store.query.selection import Selection
 
     runs.expect_project(project)
-    chosen = Selection(project=project, query=query, sort_by=_NEWEST, local=True)
+    chosen = Selection(project=project, query=query, local=True)
     groups = list(runs.index.groups(chosen, by))
     if not groups:
         misuse("no run matches" + (f" the query {query!r}" if query else ""))
@@ -240,7 +242,7 @@ def _another_run(
     runs: Runs, refs: Sequence[RunRef], word: str, project: str | None
 ) -> RunRef | None:
     # A series takes precedence over the prefix of an id: a short word is often such a prefix.
-    is_series = _is_series(runs, refs, word)
+    is_series = any(matching_paths(runs.view(ref), [word], ("float_series",)) for ref in refs)
     try:
         return runs.find(word, project, beginnings=not is_series)
     except RunNotFoundError:
@@ -251,22 +253,10 @@ def _another_run(
         return None
 
 
-def _is_series(runs: Runs, refs: Sequence[RunRef], word: str) -> bool:
-    return any(matching_paths(runs.view(ref), [word], ("float_series",)) for ref in refs)
-
-
 def _some_series(runs: Runs, ref: RunRef) -> str:
     paths = [a.path for a in runs.view(ref).attributes() if a.family == "float_series"]
     paths.sort(key=lambda path: (aside(path) is not None, path))
     return ", ".join(paths[:5]) or "(this run has none)"
-
-
-def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
-    from seamark.pictures.drawing import Source
-
-    labels = runs.finder.labels([(ref.project, ref.run) for ref in refs])
-    found = zip(labels, refs, strict=True)
-    return [Source(label, str(ref), runs.view(ref)) for label, ref in found]
 
 
 def _note_left_out(curves: Sequence[Curve], options: PlotOptions) -> None:

@@ -231,9 +231,10 @@ def _print(
         _errors(screen, report["errors"])
     counted = {} if whole else _counted(attributes, digest=shown.digest)
     rest = attributes if whole else _remaining(shown, attributes, counted)
+    is_only = narrowed and sum(any(map(wanted, rest)) for _, wanted, _ in _SECTIONS) == 1
     for title, wanted, printer in _SECTIONS:
         if part := [attribute for attribute in rest if wanted(attribute)]:
-            if not (narrowed and len({_section_of(a) for a in rest}) == 1):
+            if not is_only:
                 screen.heading(f"{title} ({len(part):,})")
             _section(shown, ref, part, printer)
     counts = [
@@ -337,10 +338,6 @@ def _count(space: str, part: Sequence[Attribute]) -> str:
     if all(one.family == "float_series" for one in part):
         return f"{plural(len(part), 'more series', 'more series')} under {space}"
     return f"{plural(len(part), 'more value')} under {space}"
-
-
-def _section_of(attribute: Attribute) -> str:
-    return next(title for title, wanted, _ in _SECTIONS if wanted(attribute))
 
 
 # One attribute, in full

@@ -12,13 +12,7 @@ import click
 
 from seamark.cli import fsck
 from seamark.cli._app import EXIT_FAILURE, misuse, root_only
-from seamark.cli._runs import (
-    Runs,
-    open_runs,
-    project_option,
-    query_option,
-    runs_argument,
-)
+from seamark.cli._runs import open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import note, progress_bar
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.reading.names import CONFLICTS
@@ -133,7 +127,9 @@ def _selected_folders(
     if chosen:
         from seamark.registry.moving import with_artifacts
 
-        folders: Iterable[RunFolder] = with_artifacts(_refs(runs, names, project, query))
+        refs = runs.chosen(names, project, query, trashed=False if names else None)
+        chosen_folders = [RunFolder(runs.local.root, *ref) for ref in refs]
+        folders: Iterable[RunFolder] = with_artifacts(chosen_folders)
     else:
         folders = [
             *iter_runs(runs.local.root, project, models=True, unread=_note_unread),
@@ -145,13 +141,6 @@ def _selected_folders(
 def _note_unread(path: str, error: OSError) -> None:
     why = error.strerror or str(error)
     note(f"{path} cannot be read, so nothing in it is sent: {why}", style="warning")
-
-
-def _refs(
-    runs: Runs, names: Sequence[str], project: str | None, query: str | None
-) -> list[RunFolder]:
-    refs = runs.chosen(names, project, query, trashed=False if names else None)
-    return [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
 
 
 def _sync_to(
@@ -189,14 +178,10 @@ def _map_concurrently(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[B]:
     found = []
-    pool = ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="seamark-sync")
-    try:
-        waiting = [pool.submit(call, one) for one in given]
-        for number, one in enumerate(waiting):
+    with ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="seamark-sync") as pool:
+        for number, one in enumerate(pool.map(call, given)):  # an error cancels the others
             progress(number, len(given))
-            found.append(one.result())
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+            found.append(one)
     return found
 
 

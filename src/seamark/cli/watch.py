@@ -20,7 +20,7 @@ from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import print_series, problems
 from seamark.cli._printed import LastLines
 from seamark.cli._runs import RunRef, Runs, nonempty_path, open_runs, project_option
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
+from seamark.cli._screen import ACTIVE_STATES, STATE_STYLES, Cell, Column, Screen, note
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import Attribute, aside, is_counter, metric_order
 from seamark.reading.curves import Curve
@@ -38,7 +38,6 @@ from seamark.reading.words import (
     time_text,
 )
 
-_ACTIVE_STATES: Final = ("created", "running")
 _PACE_POINTS: Final = 100
 """Number of last points from which the pace is computed."""
 _REMAINING_PATH: Final = "profiling/eta_s"
@@ -66,7 +65,7 @@ class WatchedRun:
 
     def look(self) -> WatchedRun:
         """Read new records of the run, and update this object."""
-        self._runs.index.refresh(self.ref.project, self.ref.run)
+        self._runs.index.refresh(*self.ref)
         view = self.view = self._runs.view(self.ref)
         modified = view.attribute("sys/modification_time")
         if modified is None or modified.value != self._modified:
@@ -90,7 +89,7 @@ class WatchedRun:
     @property
     def is_unfinished(self) -> bool:
         """Whether the run may still record."""
-        return self.state in _ACTIVE_STATES
+        return self.state in ACTIVE_STATES
 
     def _is_relevant(self, attribute: Attribute) -> bool:
         path = attribute.path

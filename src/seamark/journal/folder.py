@@ -46,41 +46,18 @@ from seamark.journal.safe import fits, is_folder, names_in
 from seamark.paths import (
     ARTIFACTS,
     MODELS,
-    PROJECT_LOG,
     check_place,
     check_scope,
     home_of,
     kind_of,
     model_key,
 )
+from seamark.paths import (
+    PROJECT_LOG as PROJECT_LOG,  # noqa: PLC0414 - other modules import it from here
+)
 from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import host_name
-
-__all__ = [
-    "DEEPEST",
-    "DRAFT",
-    "OWN_FOLDERS",
-    "PROJECT_LOG",
-    "ROOT_NAME",
-    "JournalFile",
-    "RunFolder",
-    "cache_folder",
-    "hashed_run_id",
-    "is_linked",
-    "is_run_id",
-    "iter_runs",
-    "journal_name",
-    "mint_run_id",
-    "name_of",
-    "nearest_root",
-    "purged_ids",
-    "root_dir",
-    "root_inside",
-    "root_near",
-    "split_journal_name",
-    "writer_id",
-]
-
+from seamark.values._numbers import argument_error
 
 ROOT_NAME: Final = ".seamark"
 """Default name of the folder that contains all runs."""
@@ -186,21 +163,26 @@ _TIME_BITS: Final = 42
 _RANDOM_BITS: Final = 5 * _ID_LENGTH - _TIME_BITS
 
 
+def check_location(what: str, given: object, expected: str = "a path or None") -> str | None:
+    """Return a path as a text; raise ArgumentError if it cannot be one."""
+    if given is None:
+        return None
+    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+    if not isinstance(path, str):
+        raise argument_error(given, what, expected)
+    if "\0" in path:
+        raise argument_error(given, what, f"{expected} without NUL characters")
+    os.fsencode(path)  # fails for lone surrogates, which file systems do not have
+    return path
+
+
 def root_dir(root: str | os.PathLike[str] | None = None, *, used: bool = True) -> Path:
     """Return the absolute root folder: the argument, ``SEAMARK_DIR``, or the nearest ``.seamark``.
 
     Creates nothing. Raises ArgumentError if the argument is not a path, or if the nearest root
     belongs to another user although it is to be ``used`` (read or written).
     """
-    if root is not None and not isinstance(root, (str, os.PathLike)):
-        raise ArgumentError(
-            f"root: expected a path or None, got {type(root).__name__}: {root!r:.80}"
-        )
-    if root is not None and "\0" in os.fspath(root):
-        raise ArgumentError(
-            f"root: expected a path, got one with a NUL character: {os.fspath(root)!r:.80}"
-        )
-    named = root or os.environ.get("SEAMARK_DIR")
+    named = check_location("root", root) or os.environ.get("SEAMARK_DIR")
     if not named:
         return nearest_root(used=used)
     return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow links

@@ -14,6 +14,7 @@ from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
 from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.journal.safe import FileSource
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_alive, process_facts
 
@@ -66,8 +67,8 @@ def is_local_journal(path: Path, *, boot: bool = False) -> bool:
     """
     me, user = process_facts(), os.geteuid()
     wanted = ("host", "boot", "user") if boot else ("host",)
-    with quietly(only=OSError), JournalReader(path) as reader:
-        header, owner = reader.header(), reader.owner
+    with quietly(only=OSError), JournalReader(source := FileSource(path)) as reader:
+        header, owner = reader.header(), source.owner()
         if all(me[fact] is not None and header.get(fact) == me[fact] for fact in wanted):
             return owner == user or (owner == 0 and not boot)
     return False

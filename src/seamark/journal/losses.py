@@ -111,6 +111,7 @@ class Losses:
 
     Attributes:
         counts: Number of lost records by reason, without those reported in an earlier journal.
+        warned: Keys of the warnings so far.
         has_unreported: Whether a loss caused by the disk has not yet been reported in a journal.
     """
 
@@ -119,7 +120,7 @@ class Losses:
         self.counts: dict[str, int] = {}
         self.has_unreported = False
         self._reported: dict[str, int] = {}
-        self._warned: set[object] = set()
+        self.warned: set[object] = set()
 
     def drop(self, reason: str, count: int, message: str, once: object = None) -> None:
         """Count a loss and warn once about it; see `JournalWriter.drop`."""
@@ -162,13 +163,9 @@ class Losses:
 
     def warn_once(self, key: object, message: str) -> None:
         """Queue a warning unless one with the same key was queued before."""
-        if key not in self._warned and len(self._warned) < _MAX_KINDS:
-            self._warned.add(key)
+        if key not in self.warned and len(self.warned) < _MAX_KINDS:
+            self.warned.add(key)
             self.warn(message)
-
-    def has_warned(self, key: object) -> bool:
-        """Return whether a warning with this key was queued."""
-        return key in self._warned
 
     def warn(self, message: str) -> None:
         """Queue a warning; see `Guard.log_warnings`."""

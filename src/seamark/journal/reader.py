@@ -46,6 +46,8 @@ from seamark.process.liveness import process_alive
 
 SETTLE_NS: Final = 90 * 10**9
 """Time without change (three heartbeats) after which bytes count as final, in nanoseconds."""
+MAX_AHEAD_NS: Final = 3600 * 10**9
+"""Maximum time by which the record of another process may be ahead of the clock, in nanoseconds."""
 
 _BLOCK_BYTES: Final = 1 << 20
 _FRAME_LIMIT: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
@@ -295,11 +297,6 @@ class JournalReader(contextlib.AbstractContextManager["JournalReader"]):
     def size(self) -> int:
         """Current size of the file in bytes."""
         return self._source.size()
-
-    @property
-    def owner(self) -> int | None:
-        """User id of the file's owner; None if the source is not a file."""
-        return self._source.owner()
 
     def header(self) -> dict[str, Any]:
         """Return the valid part of the HEADER record; an empty dict if it is missing or damaged."""

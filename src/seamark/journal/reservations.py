@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import header_of
-from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.journal.reader import MAX_AHEAD_NS, SETTLE_NS, JournalReader
 from seamark.journal.safe import closing_fd, folder_below, open_file, open_folder
 from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import process_alive, process_facts
@@ -168,8 +168,6 @@ MAX_CLAIMS: Final = 10**15 - 1
 _CLAIM_FILE: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
 _RELEASED: Final = ".released"
 _CLAIM_KEY: Final = re.compile("[0-9a-f]{16}")
-_MAX_AHEAD_NS: Final = 3600 * 10**9
-"""Maximum time by which a sign of life may be ahead of the clock, in nanoseconds."""
 _PROCESS_FIELDS: Final = ("host", "boot", "pid", "start", "pid_namespace")
 """Fields that identify a process in the header of a journal and in a claim."""
 
@@ -214,7 +212,7 @@ def has_lapsed(facts: Mapping[str, Any], seen_ns: int, now_ns: int, *, here: boo
     """Return whether a claimant crashed: ended, if it may be on this host, or silent for 90 s."""
     if here and process_alive(facts) is False:
         return True
-    return not now_ns - SETTLE_NS <= seen_ns <= now_ns + _MAX_AHEAD_NS
+    return not now_ns - SETTLE_NS <= seen_ns <= now_ns + MAX_AHEAD_NS
 
 
 class Claims:

@@ -203,10 +203,6 @@ class RowTable:
             for path, number in new.items()
         ]
 
-    def mark_names_written(self, new: Mapping[str, int], whole: int) -> None:
-        """Store the path numbers written by the first ``whole`` frames; PATH frames come first."""
-        self.numbers.update(islice(new.items(), whole))
-
     def new_schema(self) -> int | None:
         """Return an unused schema number of this journal; None if the limit is reached."""
         if self._next_schema > MAX_SCHEMAS:
@@ -274,7 +270,7 @@ class _Points:
         The step of points that waited is not stored: since then, later points may have been made or
         the series deleted.
         """
-        self._table.mark_names_written(self._new, whole)
+        self._table.numbers.update(islice(self._new.items(), whole))  # PATH frames come first
         self.done = whole == self._frames
         if self.done and not self._waited:
             self._remember(t)

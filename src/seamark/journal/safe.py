@@ -18,6 +18,7 @@ import errno
 import operator
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -245,6 +246,27 @@ def sync_folder(path: Path) -> None:
         os.fsync(fd)
 
 
+def replace_file(place: Path, text: str, mode: int | None = None) -> None:
+    """Replace a file atomically.
+
+    Without ``mode``, the umask determines the mode.
+    """
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+        with os.fdopen(fd, "w", encoding="utf-8") as out:
+            if mode is not None:
+                os.fchmod(fd, mode)  # regardless of the umask
+            out.write(text)
+            out.flush()
+            os.fsync(fd)
+        draft.replace(place)
+    except OSError:
+        with quietly(only=OSError):
+            draft.unlink()
+        raise
+
+
 class Source(Protocol):
     """Bytes of a journal (``<writer id>.<uid>``), which only grows; methods may raise OSError."""
 
@@ -259,17 +281,15 @@ class Source(Protocol):
     def quiet_since_ns(self) -> int | None:
         """Return the time of the last change, ns since the Unix epoch; None if it is complete."""
 
-    def owner(self) -> int | None:
-        """Return the user id of the file's owner; None if it is not a file."""
-
     def gap_end(self, offset: int) -> int | None:
         """Return the end of a declared gap that starts at ``offset``; None if there is none."""
+        return None
 
     def close(self) -> None:
         """Release the resources; safe to call twice."""
 
 
-class FileSource:
+class FileSource(Source):
     """Journal in a file; an open ``fd`` of it is closed with the source."""
 
     def __init__(self, path: str | os.PathLike[str], fd: int | None = None) -> None:
@@ -295,13 +315,9 @@ class FileSource:
         """See `Source.quiet_since_ns`."""
         return os.fstat(self._fd).st_mtime_ns
 
-    def owner(self) -> int | None:
-        """See `Source.owner`."""
+    def owner(self) -> int:
+        """Return the user id of the file's owner."""
         return os.fstat(self._fd).st_uid
-
-    def gap_end(self, offset: int) -> int | None:
-        """See `Source.gap_end`."""
-        return None
 
     def close(self) -> None:
         """See `Source.close`."""

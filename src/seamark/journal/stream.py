@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.folder import writer_id
 from seamark.journal.format import Kind, dump_json, frame_bytes, time_of
-from seamark.journal.reader import JournalReader
+from seamark.journal.reader import MAX_AHEAD_NS, JournalReader
 from seamark.journal.rows import RowTable
 from seamark.journal.segment import LARGE_BYTES, MAX_RECORDS, Backlog, Note, Record, Segment
 from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _REOPEN_S: Final = 1.0
 _MAX_ABANDONED: Final = 16
 """Maximum number of abandoned journals that wait for the sync thread, each with a descriptor."""
-_MAX_AHEAD_NS: Final = 3600 * 10**9
 _PURGED: Final = "the run was purged"
 _STOPPED: Final = "the run is stopped"
 
@@ -168,17 +167,18 @@ class Stream:
             self.backlog.begin_journal(self._header_now())
             return
         self._next_header = None
-        if self.segment is not None:
-            self.put_close("rotate")
+        if self._leave("rotate"):
             self.switch_file()
 
     def rest(self) -> str:
         """Write all waiting records and CLOSE, and leave the journal."""
         self._retry_at = 0.0
-        if why := self.catch_up():
-            return why
+        return self.catch_up() or self._leave("stop")
+
+    def _leave(self, reason: str) -> str:
+        """Write CLOSE, and leave the journal if there is one."""
         if self.segment is not None:
-            if why := self.put_close("stop"):
+            if why := self.put_close(reason):
                 return why
             self.switch_file()
         return ""
@@ -260,10 +260,8 @@ class Stream:
 
     def _begin_next_journal(self, header: Mapping[str, Any] | None) -> str:
         """Close the open journal; later records go to a new one with this header."""
-        if self.segment is not None:
-            if why := self.put_close("rotate"):
-                return why
-            self.switch_file()
+        if why := self._leave("rotate"):
+            return why
         self._next_header = header
         return ""
 
@@ -377,7 +375,7 @@ class Stream:
 
     def begin_after(self, t: int, who: str) -> None:
         """Start after time ``t`` (ns) of a record, unless its writer's clock was far ahead."""
-        if t > self.clock() + _MAX_AHEAD_NS:
+        if t > self.clock() + MAX_AHEAD_NS:
             self.losses.warn(
                 f"the clock of {who} is over an hour ahead; new records are not ordered after its "
                 "records"

@@ -180,7 +180,7 @@ class Upkeep:
                 segment.bring_back()
             except OSError as error:
                 # Tried again at the next interval. Nothing is lost while the file is open.
-                if not self._losses.has_warned("removed"):
+                if "removed" not in self._losses.warned:
                     why = f"was removed and cannot be restored: {error.strerror}"
                     self._losses.drop("removed", 1, f"{segment.path} {why}")
                 return

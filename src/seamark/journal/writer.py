@@ -378,10 +378,6 @@ class JournalWriter:
         """Set the heartbeat interval in seconds, for background threads started later."""
         self._upkeep.every_s = (self._upkeep.every_s[0], heartbeat_s)
 
-    def keep(self, *, heartbeat: bool = False) -> None:
-        """Run one round of the sync thread's work; never raises."""
-        self._upkeep.keep(heartbeat=heartbeat)
-
     def rotate(self) -> None:
         """Continue in a new journal with the next record; its header is made at that time."""
         self._guard.run(self._stream.rotate)

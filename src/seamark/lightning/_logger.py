@@ -15,6 +15,7 @@ from typing import Any, Final
 from typing_extensions import Unpack
 
 from seamark.errors import InactiveRunError, PathError, ReadOnlyError
+from seamark.journal.folder import check_location
 from seamark.lightning import _host
 from seamark.lightning._callbacks import time_ranks
 from seamark.lightning._host import (
@@ -28,7 +29,7 @@ from seamark.lightning._host import (
     settings,
 )
 from seamark.lightning._resume import LOGGERS, Checkpoints, attach_late
-from seamark.options.checks import check_place, check_switch, naming
+from seamark.options.checks import check_switch, naming
 from seamark.options.run_options import RunOptions, accept_options
 from seamark.options.settings import check_argument
 from seamark.paths import check_path, join_path
@@ -128,7 +129,7 @@ class SeamarkLogger(DeprecatedMethods):
             check_argument(key, options.get(key))
         described = {key: one for key, one in options.items() if key not in _OF_THE_LOGGER_TOO}
         check_run(run, {"api_key": api_key, **described})
-        check_place("save_dir", save_dir)
+        check_location("save_dir", save_dir)
         super().__init__()
         if agg_key_funcs is not None or agg_default_func is not None:
             warnings.warn(

@@ -11,8 +11,8 @@ from time import perf_counter, perf_counter_ns
 from types import TracebackType
 from typing import Any, Final
 
+from seamark.journal.folder import check_location
 from seamark.lightning import _host
-from seamark.options.checks import check_place
 from seamark.pictures.printing import columns_of, without_middle
 from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import (
@@ -84,7 +84,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         run: Any = None,
     ) -> None:
         super().__init__(dirpath=dirpath, filename=filename)
-        check_place("dirpath", dirpath)
+        check_location("dirpath", dirpath)
         self.extended = extended
         self.start_time = perf_counter()
         self.current_actions: dict[str, list[int]] = {}  # name: start, time of nested actions

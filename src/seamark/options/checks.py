@@ -16,44 +16,12 @@ from typing import Any, Final
 from seamark.capture.secrets import user_rules
 from seamark.capture.switches import Limit, is_switched_off
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
+from seamark.journal.folder import check_location
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
 from seamark.values import Atom, encode_atom, is_container, parameters, shown
 from seamark.values._numbers import argument_error
 from seamark.values.aggregates import Keep
-
-__all__ = [
-    "PARAMETERS",
-    "TAGS",
-    "Check",
-    "Tags",
-    "argument_error",
-    "check_dependencies",
-    "check_groups",
-    "check_keep",
-    "check_limit",
-    "check_namespace",
-    "check_on_or_off",
-    "check_output",
-    "check_params",
-    "check_parent",
-    "check_patterns",
-    "check_place",
-    "check_remotes",
-    "check_repository",
-    "check_secrets",
-    "check_shown_name",
-    "check_sources",
-    "check_switch",
-    "check_text",
-    "check_token",
-    "check_version",
-    "given_tags",
-    "naming",
-    "one_of",
-    "strings",
-    "version_of",
-]
 
 PARAMETERS: Final = "parameters"
 """Namespace of hyperparameters."""
@@ -178,18 +146,6 @@ def check_namespace(what: str, given: Any) -> str | None:
     return path
 
 
-def check_place(what: str, given: object, expected: str = "a path or None") -> str | None:
-    if given is None:
-        return None
-    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
-    if not isinstance(path, str):
-        raise argument_error(given, what, expected)
-    if "\0" in path:
-        raise argument_error(given, what, f"{expected} without NUL characters")
-    os.fsencode(path)  # fails for lone surrogates, which file systems do not have
-    return path
-
-
 def check_secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
     # A variable holds one per line, because a regular expression may contain spaces.
     entries = given.splitlines() if isinstance(given, str) else given
@@ -276,8 +232,8 @@ def check_patterns(what: str, given: Any) -> dict[str, Keep]:
 def check_sources(what: str, given: Any) -> Any:
     expected = "a path, a list of paths or None"
     if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping, Browsable)):
-        return check_place(what, given, expected)
-    paths = [check_place(what, each, expected) for each in given]
+        return check_location(what, given, expected)
+    paths = [check_location(what, each, expected) for each in given]
     if None in paths:
         raise argument_error(None, what, expected)
     return paths
@@ -288,7 +244,7 @@ def check_repository(what: str, given: Any) -> Any:
     is_reference = isinstance(given, bool) or hasattr(given, "repository_path")
     if is_reference or is_switched_off(given):
         return given
-    return check_place(what, given, "a path, True, False, None or Neptune's GitRef")
+    return check_location(what, given, "a path, True, False, None or Neptune's GitRef")
 
 
 def check_version(what: str, given: Any) -> Any:

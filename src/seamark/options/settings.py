@@ -16,7 +16,7 @@ from seamark.capture.secrets import Secrets, user_rules
 from seamark.capture.secrets.names import is_ordinary
 from seamark.capture.switches import Limit
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError, TwoNamesError
-from seamark.journal.folder import is_run_id
+from seamark.journal.folder import check_location, is_run_id
 from seamark.options.checks import (
     Check,
     Tags,
@@ -29,7 +29,6 @@ from seamark.options.checks import (
     check_params,
     check_parent,
     check_patterns,
-    check_place,
     check_remotes,
     check_repository,
     check_secrets,
@@ -126,7 +125,7 @@ class Settings:
     tags: Tags = _option(given_tags, default=Tags())
     groups: tuple[str, ...] = _option(check_groups, default=())
     parent: str | None = _option(check_parent)
-    root: str | None = _option(check_place)
+    root: str | None = _option(check_location)
     params: Mapping[str, Atom] = _option(check_params, default={})
     keep: dict[str, Keep] = _option(check_patterns, default={})
     owner: bool | None = _option(check_switch)

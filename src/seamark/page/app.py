@@ -18,6 +18,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -29,7 +30,7 @@ from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
 from seamark.page.opening import fragment
 from seamark.page.roots import Root
-from seamark.page.watch import Watcher
+from seamark.page.watch import Looked, Watcher
 from seamark.server import failures
 from seamark.server.app import BASE, Gate, new_app
 from seamark.server.failures import Refusal, answer_of
@@ -44,6 +45,7 @@ _PUBLIC_PATH: Final = re.compile(
     r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL
 )
 """Paths that need no token; the last one serves only content with an address signed here."""
+_HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@]+))(?::[0-9]{1,5})?")
 _TICKET_S: Final = 60.0
 """Lifetime of a ticket that opens the page, in seconds."""
 _MAX_TICKETS: Final = 100
@@ -82,12 +84,25 @@ def make_page(
     for kind in (DamageError, sa.exc.DatabaseError):
         app.add_exception_handler(kind, _handle_damage)
     files.mount(app, public)
-    app.add_api_route(
-        f"{BASE}/",
-        _Greeting(roots, folders, watch, token, instance, now_ns),
-        methods=["GET"],
-        include_in_schema=False,
-    )
+
+    @app.get(f"{BASE}/", include_in_schema=False)
+    def greet(request: Request) -> dict[str, Any]:
+        public(request)
+        known = is_token(request.headers.get(TOKEN, ""), token)
+        return {
+            "product": "seamark",
+            "version": __version__,
+            "instance": instance,
+            "login": "none" if token is None else "token",
+            "page": True,
+            "features": ["attempts", "groups", "names"],
+            "time_ns": now_ns(),
+            "roots": [
+                _facts_of(place, root, folder, watch.looked(place), known=known)
+                for place, (root, folder) in enumerate(zip(roots, folders, strict=True))
+            ],
+        }
+
     tickets = _Tickets(token)
     app.add_api_route("/open", tickets.give, methods=["POST"], include_in_schema=False)
     app.add_api_route("/open/{ticket}", tickets.take, methods=["GET"], include_in_schema=False)
@@ -106,58 +121,21 @@ async def _handle_damage(request: Request, error: Exception) -> Response:
     return answer_of(error)
 
 
-class _Greeting:
-    def __init__(
-        self,
-        roots: Sequence[Root],
-        folders: Sequence[Folder],
-        watch: Watcher,
-        token: str | None,
-        instance: str,
-        now_ns: Callable[[], int],
-    ) -> None:
-        self._roots, self._folders, self._watch = roots, folders, watch
-        self._token, self._instance, self._now_ns = token, instance, now_ns
-
-    def __call__(self, request: Request) -> dict[str, Any]:
-        public(request)
-        known = is_token(request.headers.get(TOKEN, ""), self._token)
-        return {
-            "product": "seamark",
-            "version": __version__,
-            "instance": self._instance,
-            "login": "none" if self._token is None else "token",
-            "page": True,
-            "features": ["attempts", "groups", "names"],
-            "time_ns": self._now_ns(),
-            "roots": [self._root(place, known=known) for place in range(len(self._roots))],
-        }
-
-    def _root(self, place: int, *, known: bool) -> dict[str, Any]:
-        root, why = self._roots[place], self._folders[place].read_only
-        facts = {
-            "name": root.name,
-            "path": "",
-            "api": f"r{place}{BASE}/",
-            "read_only": bool(why),
-            "why": "",
-        }
-        if known:
-            looked = self._watch.looked(place)
-            facts |= {
-                "path": str(root.path),
-                "why": why,
-                "looked_ns": looked.looked_ns,
-                "left": looked.left,
-                "left_s": looked.left_s,
-                "runs": looked.runs,
-                "running": looked.running,
-                "trouble": looked.trouble,
-                "cursor": self._folders[place].changing.cursor(self._now_ns()),
-                "unread": looked.unread,
-                "unread_first": [list(one) for one in looked.unread_first],
-            }
-        return facts
+def _facts_of(
+    place: int, root: Root, folder: Folder, looked: Looked, *, known: bool
+) -> dict[str, Any]:
+    why = folder.read_only
+    facts = {
+        "name": root.name,
+        "path": "",
+        "api": f"r{place}{BASE}/",
+        "read_only": bool(why),
+        "why": "",
+    }
+    if known:
+        cursor = folder.changing.cursor(folder.now_ns())
+        facts |= {"path": str(root.path), "why": why, "cursor": cursor, **asdict(looked)}
+    return facts
 
 
 class _Tickets:
@@ -244,7 +222,8 @@ class _Access:
     def _expect_host(self, given: str) -> None:
         # Without a token, another site could resolve its own name to this address (DNS rebinding)
         # and read responses as if it were this page.
-        name = _host_of(given)
+        found = _HOST.fullmatch(given.strip())
+        name = "" if found is None else (found[1] or found[2]).lower().rstrip(".")
         if name in self._hosts or name == "localhost" or name.endswith(".localhost"):
             return
         with contextlib.suppress(ValueError):
@@ -261,8 +240,3 @@ def _header(scope: Scope, name: bytes) -> str:
     # A repeated header counts as missing.
     found = [value for key, value in scope["headers"] if key == name]
     return found[0].decode("latin-1") if len(found) == 1 else ""
-
-
-def _host_of(given: str) -> str:
-    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@]+))(?::[0-9]{1,5})?", given.strip())
-    return "" if found is None else (found[1] or found[2]).lower().rstrip(".")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from seamark.journal.folder import RunFolder
+from seamark.journal.folder import RunFolder, name_of
 from seamark.journal.writer import JournalWriter
 from seamark.process.liveness import process_facts
 from seamark.reading.catalog import Ref
@@ -24,6 +24,8 @@ from seamark.server.failures import Rejected
 
 IDLE_S: Final = 60.0
 """Time after the last edit until a journal is closed, in seconds."""
+WRITABLE: Final = os.W_OK | os.X_OK
+"""Access to a folder in which files can be created."""
 _MAX_OPEN: Final = 256
 _CLOSE_S: Final = 5.0
 
@@ -66,9 +68,12 @@ class Edits:
             kept = one.writer.append_ops(list(ops))
             ends = one.writer.positions()
         if not kept:
-            self._drop(ref, one)
+            with self._lock:
+                if self._open.get(ref) is one:
+                    del self._open[ref]
+            _close([one])
             raise Rejected(
-                f"{self._folder(ref).path}: the change could not be written; try again later",
+                f"{one.writer.folder.path}: the change could not be written; try again later",
                 "disk-full",
                 503,
                 wait_s=30.0,
@@ -105,11 +110,8 @@ class Edits:
                 self._timer = None
         _close(gone)
 
-    def _folder(self, ref: Ref) -> RunFolder:
-        return RunFolder(self._root, *ref)
-
     def _journal_of(self, ref: Ref) -> _OpenJournal:
-        folder = self._folder(ref)
+        folder = RunFolder(self._root, *ref)
         if (link := folder.link()) is not None:
             raise NotWritable(
                 f"{link} is a link, but edits are only written to a run's own folder: "
@@ -117,9 +119,10 @@ class Edits:
             )
         if not folder.exists():
             raise NotWritable(f"{folder.journal_dir} no longer exists: this run cannot be edited")
-        if not os.access(folder.journal_dir, os.W_OK | os.X_OK):
+        if not os.access(folder.journal_dir, WRITABLE):
             raise NotWritable(
-                f"{folder.journal_dir} is not writable for you: {_owner(folder.journal_dir)}"
+                f"{folder.journal_dir} is not writable for you: it belongs to "
+                f"{name_of(folder.journal_dir.stat().st_uid)}"
             )
         gone = []
         with self._lock:
@@ -133,12 +136,6 @@ class Edits:
             self._set_timer()
         _close(gone)
         return found
-
-    def _drop(self, ref: Ref, one: _OpenJournal) -> None:
-        with self._lock:
-            if self._open.get(ref) is one:
-                del self._open[ref]
-        _close([one])
 
     def _set_timer(self) -> None:
         if self._timer is None and self._open and not self._closed:
@@ -162,10 +159,3 @@ def _close(some: Iterable[_OpenJournal]) -> None:
     for one in some:
         with one.lock:
             one.writer.close(timeout_s=_CLOSE_S)
-
-
-def _owner(path: Path) -> str:
-    try:
-        return f"it belongs to {path.owner()}"
-    except (OSError, KeyError, NotImplementedError):
-        return "it belongs to another user"

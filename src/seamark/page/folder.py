@@ -28,7 +28,7 @@ from seamark.index.copies import RunView, open_journal
 from seamark.index.file import is_damaged
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder, split_journal_name
-from seamark.page.editing import Edits
+from seamark.page.editing import WRITABLE, Edits
 from seamark.page.views import FolderViews
 from seamark.page.watch import Watcher
 from seamark.paths import check_place, is_inside
@@ -58,23 +58,16 @@ _WAIT_S: Final = 2.0
 _POLL_S: Final = 0.02
 _SEEN_NS: Final = 10**9
 """Time for which the list of running runs is cached, in nanoseconds: it needs system calls."""
-_WRITABLE: Final = os.W_OK | os.X_OK
+_REMOVED_RUN: Final = (0, None)
+"""Version and state of a run that was removed."""
 _run: Final = schema.run.c
-
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    version: int
-    state: str
-    gone: bool
-    number: int
 
 
 class _OpenIndex:
     """Open index file, until another file replaces it; its `name` is random."""
 
     def __init__(self, file: Path) -> None:
-        self.file, self._file_id = file, _identity(file)
+        self.file, self.file_id = file, _identity(file)
         self.name = secrets.token_hex(8)
         engine = sqlite_engine(lambda: file_connection(file), threads=THREADS)
         bound_patterns(engine)  # a link may contain a pattern that blocks all requests
@@ -84,20 +77,22 @@ class _OpenIndex:
         self._watching = file_connection(file)
         self._seen = (-1, 0, "")
 
-    def is_unchanged(self) -> bool:
-        return _identity(self.file) == self._file_id
-
     def version(self) -> int:
         with self._lock:
             return int(self._watching.execute("PRAGMA data_version").fetchone()[0])
 
     def running(self, now_ns: int) -> str:
+        """Return a checksum of the states of the runs that may still record."""
         version = self.version()
         with self._lock:
             at, moment, found = self._seen
             if at == version and 0 <= now_ns - moment < _SEEN_NS:
                 return found
-        found = _running_checksum(self.store, now_ns)
+        with self.store.database.reading() as connection:
+            state = state_column(self.store, connection, now_ns)
+            asked = sa.select(_run.id, state).where(_run.state.in_(("running", OPEN)))
+            rows = sorted(self.store.database.query(connection, asked))
+        found = f"{zlib.crc32(repr(rows).encode()):08x}"
         with self._lock:
             self._seen = version, now_ns, found
         return found
@@ -110,7 +105,8 @@ class _Changes:
     """Changes in the index of a folder; see `seamark.server.access.Changing`.
 
     Nothing is written, because a poll must not wait for a fold. Versions and states of all runs are
-    kept in memory, and compared in a poll if the file has changed.
+    kept in memory, and compared in a poll if the file has changed. ``_numbers`` has the number of
+    the last change of each run, also of removed ones.
     """
 
     def __init__(self, opened: Callable[[], _OpenIndex], looked: Callable[[], LookedAt]) -> None:
@@ -118,7 +114,8 @@ class _Changes:
         self._lock = threading.Lock()
         self._name = ""
         self._as_of: tuple[int, str] | None = None
-        self._known: dict[Ref, _Changed] = {}
+        self._known: dict[Ref, tuple[int, str]] = {}
+        self._numbers: dict[Ref, int] = {}
         self._number = 0
 
     def name(self) -> str:
@@ -145,18 +142,18 @@ class _Changes:
             upto, given = str(Cursor(self._name, self._number, now_ns)), Cursor.of(cursor)
             if given is None or given.store != self._name or given.number > self._number:
                 return Answer(Changes(upto, reset=True, runs=[], looked_ns=looked_ns))
-            found = [
-                (one.number, ref, one)
-                for ref, one in self._known.items()
-                if one.number > given.number and is_inside(ref[0], project) and may_read(ref[0])
-            ]
-        found.sort(key=lambda one: one[:2])
-        there = [ref for _, ref, one in found if not one.gone]
+            known = self._known
+            found = sorted(
+                (number, ref)
+                for ref, number in self._numbers.items()
+                if number > given.number and is_inside(ref[0], project) and may_read(ref[0])
+            )
+        there = [ref for _, ref in found if ref in known]
         with opened.store.database.reading() as connection:
             paths = recent_paths(opened.store, connection, there, min(given.at_ns, now_ns))
         runs = [
-            ChangedRun(*ref, None if one.gone else one.state, one.gone, paths.get(ref, []))
-            for _, ref, one in found
+            ChangedRun(*ref, known.get(ref, _REMOVED_RUN)[1], ref not in known, paths.get(ref, []))
+            for _, ref in found
         ]
         return Answer(Changes(upto, reset=False, runs=runs, looked_ns=looked_ns))
 
@@ -172,25 +169,15 @@ class _Changes:
             state = state_column(store, connection, now_ns)
             asked = sa.select(_run.project, _run.name, _run.version, state)
             rows = store.database.query(connection, asked)
-        is_new = opened.name != self._name
-        if is_new:
-            self._known, self._number = {}, 0
-        number = self._number + (not is_new)
-        now: dict[Ref, _Changed] = {}
-        for project, run, version, state_now in rows:
-            before = self._known.get((project, run))
-            if before is None or (before.version, before.state, before.gone) != (
-                version,
-                state_now,
-                False,
-            ):
-                before = _Changed(version, state_now, gone=False, number=number)
-            now[project, run] = before
-        for ref, one in self._known.items():
-            if ref not in now:
-                now[ref] = one if one.gone else _Changed(0, "", gone=True, number=number)
-        if any(one.number == number for one in now.values()):
-            self._number = number
+        before = self._known
+        now = {(project, run): (version, state) for project, run, version, state in rows}
+        if opened.name != self._name:
+            self._numbers, self._number = {}, 0
+        elif changed := [
+            ref for ref in now.keys() | before.keys() if now.get(ref) != before.get(ref)
+        ]:
+            self._number += 1
+            self._numbers |= dict.fromkeys(changed, self._number)
         self._name, self._as_of, self._known = opened.name, as_of, now
 
 
@@ -266,7 +253,7 @@ class Folder:
     @property
     def read_only(self) -> str:
         """Reason why edits are not possible; empty if they are."""
-        if self.root.is_dir() and not os.access(self.root, _WRITABLE):
+        if self.root.is_dir() and not os.access(self.root, WRITABLE):
             return f"you may not write to {self.root}"
         return ""
 
@@ -367,13 +354,20 @@ class Folder:
 
     def _current_index(self) -> _OpenIndex:
         with self._lock:
-            if self._opened is None or not self._opened.is_unchanged():
-                before, self._opened = self._opened, None
+            before = self._opened
+            if before is None or _identity(before.file) != before.file_id:
+                self._opened = None
                 if before is not None:
                     with contextlib.suppress(sqlite3.Error, sa.exc.SQLAlchemyError):
                         before.dispose()
-                self._opened = _OpenIndex(_file_of(self.root))
-            return self._opened
+                with Index.open(self.root) as index:
+                    file = index.file
+                if file is None:
+                    raise SeamarkError(
+                        f"cannot write an index of {self.root}: set SEAMARK_INDEX to another place"
+                    )
+                self._opened = before = _OpenIndex(file)
+            return before
 
 
 def is_token(given: str, token: str | None) -> bool:
@@ -383,25 +377,9 @@ def is_token(given: str, token: str | None) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
-def _file_of(root: Path) -> Path:
-    with Index.open(root) as index:
-        file = index.file
-    if file is None:
-        raise SeamarkError(f"cannot write an index of {root}: set SEAMARK_INDEX to another place")
-    return file
-
-
 def _identity(file: Path) -> tuple[int, int] | None:
     try:
         found = file.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _running_checksum(store: Store, now_ns: int) -> str:
-    with store.database.reading() as connection:
-        state = state_column(store, connection, now_ns)
-        asked = sa.select(_run.id, state).where(_run.state.in_(("running", OPEN)))
-        rows = sorted(store.database.query(connection, asked))
-    return f"{zlib.crc32(repr(rows).encode()):08x}"

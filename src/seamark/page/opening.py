@@ -39,10 +39,6 @@ def fragment(token: str | None) -> str:
     return "" if token is None else f"#token={quote(token, safe='')}"
 
 
-def _reachable(host: str) -> str:
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-
-
 def over_ssh(env: Mapping[str, str] = os.environ) -> bool:
     """Return whether the user is logged in over ssh."""
     return any(env.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
@@ -79,7 +75,7 @@ def ssh_line(host: str, port: int, env: Mapping[str, str] = os.environ) -> str |
         parts = env.get("SSH_CONNECTION", "").split()
         if len(parts) == 4 and parts[3] != _SSH_PORT and parts[3].isdecimal():  # noqa: PLR2004 - two ends
             words += ["-p", parts[3]]
-    to = _reachable(host)
+    to = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     inner = f"[{to}]" if ":" in to else to
     words += ["-L", f"{port}:{inner}:{port}", f"{user}@{here}"]
     return shlex.join(words)
@@ -97,7 +93,8 @@ def open_browser(url: str, token: str | None, env: Mapping[str, str] = os.enviro
         return False
     with quietly(only=(webbrowser.Error, OSError)):
         browser = webbrowser.get()
-        if _is_text_browser(browser):
+        program = str(getattr(browser, "name", "")).split(" ")[0]
+        if Path(program).name in _TEXT_BROWSERS:
             return False
         target = url
         if token is not None and not over_ssh(env):
@@ -113,8 +110,3 @@ def open_browser(url: str, token: str | None, env: Mapping[str, str] = os.enviro
 def _open_quietly(browser: webbrowser.BaseBrowser, target: str) -> None:
     with quietly(only=(webbrowser.Error, OSError, ValueError)):
         browser.open(target)
-
-
-def _is_text_browser(browser: webbrowser.BaseBrowser) -> bool:
-    name = getattr(browser, "name", None) or ""
-    return Path(str(name).split(" ")[0]).name in _TEXT_BROWSERS

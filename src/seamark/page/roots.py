@@ -24,6 +24,7 @@ from typing import Final
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.index.file import exclusive
 from seamark.journal.folder import ROOT_NAME, name_of, root_dir
+from seamark.journal.safe import replace_file
 from seamark.process.interrupts import quietly
 
 
@@ -63,7 +64,8 @@ def _parts(path: Path) -> tuple[str, ...]:
 
 
 _FILE: Final = "page.json"
-_LOCK_S: Final = 10.0
+LOCK_S: Final = 10.0
+"""Maximum time to wait for another process that writes the same file, in seconds."""
 _ACCESS_BY_OTHERS: Final = 0o077
 _MIN_TOKEN: Final = 32
 """Minimum length of a token in characters; a shorter one could be guessed."""
@@ -79,7 +81,7 @@ def keep() -> str:
     If others can read the file, or it belongs to another user, the token is replaced.
     """
     place = state_folder() / _FILE
-    with exclusive(place, _LOCK_S):
+    with exclusive(place, LOCK_S):
         return _read(place) or new_token()
 
 
@@ -171,24 +173,3 @@ def _write(name: str, text: str) -> Path:
             f"cannot write {place}: {error.strerror}; set XDG_STATE_HOME to another folder"
         ) from error
     return place
-
-
-def replace_file(place: Path, text: str, mode: int | None = None) -> None:
-    """Replace a file atomically.
-
-    Without ``mode``, the umask determines the mode.
-    """
-    draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
-    try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
-        with os.fdopen(fd, "w", encoding="utf-8") as out:
-            if mode is not None:
-                os.fchmod(fd, mode)  # regardless of the umask
-            out.write(text)
-            out.flush()
-            os.fsync(fd)
-        draft.replace(place)
-    except OSError:
-        with quietly(only=OSError):
-            draft.unlink()
-        raise

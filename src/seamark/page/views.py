@@ -16,20 +16,18 @@ from pathlib import Path
 from typing import Final
 
 from seamark.index.file import exclusive
-from seamark.journal.safe import make_folder, names_in, open_file, touch
-from seamark.page.editing import NotWritable
-from seamark.page.roots import StateError, replace_file, state_folder
+from seamark.journal.safe import make_folder, names_in, open_file, replace_file, touch
+from seamark.page.editing import WRITABLE, NotWritable
+from seamark.page.roots import LOCK_S, StateError, state_folder
 from seamark.process.interrupts import quietly
 from seamark.server.failures import later
 from seamark.server.views import MOST_ADDRESS, MOST_VIEWS, View, Work
 
-_LOCK_S: Final = 10.0
 _MAX_BYTES: Final = 4 * MOST_ADDRESS
 """Maximum size of a file in bytes; JSON escapes some characters of an address."""
 _MAX_FILES: Final = 10 * MOST_VIEWS
 """Maximum number of files to examine; other programs may have added files."""
 _FILE: Final = re.compile(r"[0-9a-f]{32}\.json")
-_WRITABLE: Final = os.W_OK | os.X_OK
 
 
 class FolderViews:
@@ -68,7 +66,7 @@ class FolderViews:
                 state_folder()
             make_folder(folder.parent)
             touch(folder / "views.lock")  # not a link; a lock shared by all users with write access
-            with exclusive(folder / "views", _LOCK_S) as mine:
+            with exclusive(folder / "views", LOCK_S) as mine:
                 if not mine:
                     raise later(
                         error="busy", hint="another user is saving views: repeat the request"
@@ -109,7 +107,7 @@ class FolderViews:
     def _is_writable(self, shared: Path) -> bool:
         places = (shared, shared.parent, self._root)
         # Unlike Path.exists, os.path.exists returns False if access is denied.
-        return os.access(next(filter(os.path.exists, places), self._root), _WRITABLE)
+        return os.access(next(filter(os.path.exists, places), self._root), WRITABLE)
 
 
 def _hash(text: str) -> str:

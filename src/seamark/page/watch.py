@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from seamark.index.index import Index
 from seamark.page.roots import Root
+from seamark.reading.catalog import Ref
 from seamark.store.query.selection import Selection
 
 PAUSE_S: Final = 2.0
@@ -43,8 +43,6 @@ _MAX_LISTED: Final = 5
 """Maximum number of unreadable folders to list."""
 _MAX_PATH: Final = 1000
 
-Ref = tuple[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class Looked:
@@ -69,8 +67,8 @@ class Looked:
 class Looker:
     """Scheduled reader of one root; `note_request` to `rebuild` may be called by any thread.
 
-    `cpu` returns the CPU time of the current thread in seconds. `looks` counts reads of the whole
-    root, `quick` reads of single runs.
+    `cpu` returns the CPU time of the current thread in seconds. `now` is the current progress.
+    `looks` counts reads of the whole root, `quick` reads of single runs.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class Looker:
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self._index, self._report, self._clock, self._cpu = index, report, clock, cpu
-        self._now = Looked()
+        self.now = Looked()
         self._lock = threading.Lock()
         self._shown: dict[Ref, float] = {}
         self._running: list[Ref] = []
@@ -158,10 +156,11 @@ class Looker:
         cpu_s = self._cpu()
         began_ns, self._begun_s = self._index.now_ns(), self._clock()
         trouble = ""
+        looked_ns = self.now.looked_ns
         try:
-            if not self._now.looked_ns:
+            if not looked_ns:
                 self._count()
-                self._report(self._now)
+                self._report(self.now)
             if self._damaged:
                 self._index.rebuild(progress=self._progress)
                 self._damaged = False
@@ -170,14 +169,15 @@ class Looker:
         except Exception as error:  # noqa: BLE001 - whatever it is, the next look may go well
             trouble = f"{type(error).__name__}: {error}"
         else:
-            self._now = replace(self._now, looked_ns=began_ns)
+            looked_ns = began_ns
             if self._index.file is None:
                 trouble = "the index can no longer be written"
         with contextlib.suppress(Exception):  # a repeated error is already reported
             self._count()
         unread = self._index.unread()
-        self._now = replace(
-            self._now,
+        self.now = replace(
+            self.now,
+            looked_ns=looked_ns,
             left=0,
             left_s=0.0,
             trouble=trouble,
@@ -186,7 +186,7 @@ class Looker:
         )
         self._ended_at = self._quick_at = self._clock()
         self._scan_s, self._scan_cpu_s = self._ended_at - self._begun_s, self._cpu() - cpu_s
-        self._report(self._now)
+        self._report(self.now)
 
     def _progress(self, done: int, of: int) -> None:
         now = self._clock()
@@ -194,14 +194,14 @@ class Looker:
             self._count()
         spent, left = now - self._begun_s, of - done
         left_s = round(spent / done * left, 1) if done and spent > 1 else 0.0
-        self._now = replace(self._now, left=left, left_s=left_s)
-        self._report(self._now)
+        self.now = replace(self.now, left=left, left_s=left_s)
+        self._report(self.now)
 
     def _count(self) -> None:
         runs = self._index.select(Selection(trashed=False))
         running = self._index.select(Selection(trashed=False, state="running"))
         self._running = running
-        self._now = replace(self._now, runs=len(runs), running=len(running))
+        self.now = replace(self.now, runs=len(runs), running=len(running))
         self._counted_at = self._clock()
 
     def _look_at_some(self) -> None:
@@ -234,12 +234,8 @@ class Watcher:
     """Thread that reads the folders of a page, started once; no request waits for it."""
 
     def __init__(self, roots: Sequence[Root]) -> None:
-        self._looked = [Looked() for _ in roots]
         self._news = threading.Condition()
-        self._lookers = [
-            Looker(Index.open(root.path), partial(self._receive, place))
-            for place, root in enumerate(roots)
-        ]
+        self._lookers = [Looker(Index.open(root.path), self._notify) for root in roots]
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="seamark-watcher", daemon=True)
@@ -250,13 +246,13 @@ class Watcher:
 
     def looked(self, root: int) -> Looked:
         """Return the progress of reading a root, given its index in the page."""
-        return self._looked[root]
+        return self._lookers[root].now
 
     def wait_for_roots(self, wait_s: float) -> bool:
         """Wait up to ``wait_s`` seconds until every root has been read; return whether it has."""
         with self._news:
             return self._news.wait_for(
-                lambda: all(one.looked_ns or one.trouble for one in self._looked), wait_s
+                lambda: all(one.now.looked_ns or one.now.trouble for one in self._lookers), wait_s
             )
 
     def note_request(self) -> None:
@@ -290,11 +286,10 @@ class Watcher:
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
 
-    def _receive(self, root: int, looked: Looked) -> None:
+    def _notify(self, _: Looked) -> None:
         if self._stopping:
             sys.exit()  # only this thread: unsaved records will be folded again
         with self._news:
-            self._looked[root] = looked
             self._news.notify_all()
 
     def _run(self) -> None:

@@ -20,11 +20,11 @@ from uuid import UUID
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.process.interrupts import quietly, raised_by_signal_handler
 from seamark.values.arrays import (
-    array_size,
     array_values,
     is_array,
     is_numpy_scalar,
     is_omegaconf,
+    is_tensor,
     numpy_scalar,
     plain_omegaconf,
 )
@@ -305,7 +305,7 @@ class JsonWalk:
         return plain.isoformat() if type(plain) is datetime else plain
 
     def _array(self, value: Any, where: str) -> Any:
-        size = array_size(value)
+        size = int(value.numel() if is_tensor(type(value)) else value.size)
         if size > self._array_limit:
             return self._odd(value, where, f"has {size} elements, over {self._array_limit}")
         try:

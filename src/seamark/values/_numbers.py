@@ -121,8 +121,6 @@ def to_float(value: Any) -> float:
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]  # its type is exactly float
-    if kind is int or kind is bool:
-        return _from_object(value)
     return _converter(kind)(value)  # type: ignore[arg-type]  # typeshed asks for Hashable
 
 
@@ -132,15 +130,9 @@ def _converter(kind: type) -> Callable[[Any], float]:
         return _refuse
     if is_numpy_scalar(kind):
         return _from_numpy
-    if is_tensor(kind):
-        return _from_tensor
     if is_array(kind):
         return _from_array
     return _from_object if hasattr(kind, "__float__") or hasattr(kind, "__index__") else _refuse
-
-
-def _from_tensor(value: Any) -> float:
-    return _from_array(value)
 
 
 def _from_array(value: Any) -> float:
@@ -198,13 +190,12 @@ def to_floats(values: Mapping[str, Any]) -> Converted:
         if kind is float:
             found[name] = value
             continue
-        convert = _converter(kind)  # type: ignore[arg-type]  # typeshed asks for Hashable
-        if convert is _from_tensor and needs_transfer(value) and value.numel() == 1:
+        if is_tensor(kind) and needs_transfer(value) and value.numel() == 1:
             waiting[name] = value
             found[name] = math.nan  # placeholder that keeps the order
             continue
         try:
-            found[name] = convert(value)
+            found[name] = _converter(kind)(value)  # type: ignore[arg-type]  # as above
         except ValueKindError as error:
             failed[name] = error
     moved = move(waiting) if len(waiting) > 1 else {}

@@ -96,11 +96,6 @@ def numpy_scalar(value: Any) -> Any:
     return value.item()
 
 
-def array_size(value: Any) -> int:
-    """Return the number of elements of an array or a tensor."""
-    return int(value.numel()) if is_tensor(type(value)) else int(value.size)
-
-
 def array_values(value: Any) -> Any:
     """Convert an array or tensor, dense or sparse, to nested lists or a Python scalar."""
     if is_tensor(type(value)):

@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from seamark.errors import ArgumentError
+from seamark.journal.safe import replace_file
 from seamark.process.interrupts import quietly
 
 API: Final = "/api/v1/"
@@ -174,15 +175,4 @@ def _read_credentials() -> dict[str, Any]:
 def _write_credentials(content: dict[str, Any]) -> None:
     file = credentials_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as out:
-            os.fchmod(out.fileno(), 0o600)  # also of a file left by an earlier attempt
-            out.write(json.dumps(content, indent=1).encode())
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(file)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    replace_file(file, json.dumps(content, indent=1), 0o600)

@@ -56,9 +56,6 @@ class _Part:
     def quiet_since_ns(self) -> int | None:
         return self._source.quiet_since_ns()
 
-    def owner(self) -> int | None:
-        return None
-
     def gap_end(self, offset: int) -> int | None:
         return self._source.gap_end(offset) if offset < self._end else None
 

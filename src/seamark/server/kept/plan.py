@@ -120,10 +120,6 @@ class StoredSource:
         """Return None: only whole frames and declared gaps are stored, so all bytes are final."""
         return None
 
-    def owner(self) -> int | None:
-        """See `seamark.journal.safe.Source.owner`."""
-        return None
-
     def gap_end(self, offset: int) -> int | None:
         """See `seamark.journal.safe.Source.gap_end`."""
         index = bisect_right(self._starts, offset) - 1

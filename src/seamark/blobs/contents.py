@@ -151,7 +151,7 @@ def _is_own(folder: Path) -> bool:
         return False
 
 
-_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 
 
 def are_recorded_by_user(folder: RunFolder) -> bool:
@@ -254,9 +254,7 @@ Copy = Callable[[BinaryIO], None]
 Opened = Callable[[str, Sequence[str]], contextlib.AbstractContextManager[Copy]]
 """Function that opens a file, given its recorded path (for messages) and names within a folder."""
 _BLOCK: Final = 1 << 20
-_CREATE_FLAGS: Final = (
-    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-)
+_CREATE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 def is_pending(file: Mapping[str, Any]) -> bool:

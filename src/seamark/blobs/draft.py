@@ -42,7 +42,7 @@ _FILES_PER_CALL: Final = 16
 """Maximum number of files per call of the pool; a call costs as much as storing a small file."""
 _MAX_SINGLE_SYNCS: Final = 64
 """Maximum number of contents synced one by one; syncing the file system writes other data too."""
-_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 class DraftBlobs:
@@ -53,7 +53,6 @@ class DraftBlobs:
         self._known_in: dict[str, RunFolder] | None = None
         self._blob_prefix = f"{folder.blobs_dir}/"
         self._written: list[str] = []
-        self._failed = False
         self._blobs_fd = -1  # descriptor of the blob folder while files are stored
 
     def store(
@@ -67,7 +66,7 @@ class DraftBlobs:
         make_folder(self._folder.blobs_dir)
         if self._known_in is None:
             self._known_in = dict(self._known_blobs())
-        wanted, self._failed = list(paths), False
+        wanted = list(paths)
         found: list[tuple[str, int]] = []
         # If there are only a few files, which are often large, each has a call of its own.
         size = max(1, min(_FILES_PER_CALL, len(wanted) // _FILES_PER_CALL))
@@ -78,12 +77,10 @@ class DraftBlobs:
                 _MAX_CONCURRENT_FILES, thread_name_prefix="seamark-artifact"
             ) as pool,
         ):
-            try:
-                for part in self._store_parts(pool, parts):
-                    found += part
-                    progress(len(found))
-            finally:  # running calls finish, no others start
-                self._failed = True
+            # After an error, running calls finish and no others start.
+            for part in self._store_parts(pool, parts):
+                found += part
+                progress(len(found))
         return found
 
     def _store_parts(
@@ -96,16 +93,7 @@ class DraftBlobs:
             return map(self._store_part, parts)
 
     def _store_part(self, paths: Iterable[str]) -> list[tuple[str, int]]:
-        found = []
-        for path in paths:
-            if self._failed:
-                break
-            try:
-                found.append(self._store(path))
-            except BaseException:
-                self._failed = True
-                raise
-        return found
+        return [self._store(path) for path in paths]
 
     def sync(self) -> None:
         """Force the contents and their names to disk."""
@@ -199,7 +187,7 @@ def _sync_all(folder: os.PathLike[str]) -> bool:
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:  # only on Linux
         return False
-    with closing_fd(os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))) as fd:
+    with closing_fd(os.open(folder, os.O_RDONLY)) as fd:
         if syncfs(fd) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
     return True

@@ -42,10 +42,7 @@ _TEMPORARY: Final = ".tmp-"
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _BLOCK: Final = 1 << 20
 _FICLONE: Final = 0x40049409  # _IOW(0x94, 9, int), linux/fs.h
-_READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_NEW_FLAGS: Final = (
-    os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-)
+_NEW_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
 _MIN_AGE_S: Final = 3600.0
 ANY_MODE: Final = 0o777
 """Mode of content that does not come from a file; only the umask limits it."""
@@ -120,7 +117,7 @@ def narrow(fd: int, mode: int) -> None:
 
 def open_source(path: str | os.PathLike[str]) -> int:
     """Return a descriptor of a file, open for reading."""
-    return os.open(path, _READ_FLAGS)
+    return os.open(path, os.O_RDONLY)
 
 
 def put_bytes(folder: RunFolder, content: bytes, mode: int = ANY_MODE) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from seamark import __version__
-from seamark.blobs.store import ANY_MODE, copy_blob, put_bytes, sync_blob, write_all
+from seamark.blobs.store import ANY_MODE, copy_blob, put_bytes, sync_blob
 from seamark.errors import RunExistsError, SeamarkError
 from seamark.journal.folder import RunFolder, journal_name
 from seamark.journal.format import (
@@ -53,7 +53,7 @@ _COLUMN_POINTS: Final = 500_000
 _LATEST_NS: Final = 1 << 62
 """Latest time of a record (the year 2116), so that times fit into 64 bits."""
 _Part = TypeVar("_Part", bound=Sequence[Any])
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 def writer_of(uid: bytes) -> str:
@@ -115,15 +115,23 @@ class Records:
         for part in _split(members.items(), lambda one: 200 + len(one[0])):
             self.op({"op": "files", "path": path, "members": dict(part)})
 
-    def texts(self, path: str, points: Iterable[Sequence[Any]]) -> None:
-        """Append points of a series of texts: step, text (or its blob), time in ns or None."""
-        self._points(path, points, Kind.TEXT, lambda point: len(point[1]))
+    def points(self, family: str, path: str, points: Iterable[tuple[float, Any, Any]]) -> None:
+        """Append points of a series: step, value, time in ns or None.
 
-    def histograms(self, path: str, points: Iterable[Sequence[Any]]) -> None:
-        """Append points of a series of histograms: step, edges, counts, time in ns or None."""
-        self._points(path, points, Kind.HISTOGRAM, lambda point: 40 * len(point[1]))
+        The value of a text series is a text or its blob, that of a histogram series has edges and
+        counts, and that of a file series has a FILE record and texts about it.
+        """
+        if family == "string_series":
+            self._append(path, points, Kind.TEXT, lambda point: len(point[1]))
+        elif family == "histogram_series":
+            rows = ([step, *value, time] for step, value, time in points)
+            self._append(path, rows, Kind.HISTOGRAM, lambda point: 40 * len(point[1]))
+        else:
+            for step, (file, texts), time in points:
+                op = {"op": "file_point", "path": path, "step": step, "file": file, **texts}
+                self.op({**op, "time": time})
 
-    def _points(self, path: str, points: Iterable[Sequence[Any]], kind: int, weigh: Any) -> None:
+    def _append(self, path: str, points: Iterable[Sequence[Any]], kind: int, weigh: Any) -> None:
         for part in _split(points, weigh):
             record: dict[str, Any] = {"path": path, "points": part}
             if any(isinstance(point[1], Escaped) for point in part):
@@ -150,15 +158,16 @@ class ImportedJournal(Records):
         self._at = self.last_t
         self._salt = salt_of(uid)
         self._table = RowTable(self._frame)
-        self._waiting = bytearray(file_header(uid))
         make_folder(folder.journal_dir)
         with closing_fd(open_folder(folder.journal_dir)) as above:
             name = journal_name(writer_of(uid), uid)
-            self._fd = os.open(name, _CREATE, 0o666, dir_fd=above)
+            fd = os.open(name, _CREATE, 0o666, dir_fd=above)
+        self._file = os.fdopen(fd, "wb", _BUFFER_BYTES)
+        self._file.write(file_header(uid))
         project, name = run
         fields = {"format": 1, "seamark": __version__, "run": name, "project": project}
         fields |= {"writer": writer_of(uid), "continues": None, "prior_t": 0, **header}
-        self._add(self._frame(Kind.HEADER, dump_json(fields)))
+        self._file.write(self._frame(Kind.HEADER, dump_json(fields)))
 
     def at(self, time_ns: int) -> None:
         """Set the time of the next record, in ns since the Unix epoch; later ones follow it."""
@@ -167,7 +176,7 @@ class ImportedJournal(Records):
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
         """See `Records.op`."""
         payload, flags = packed_json(record)
-        self._add(self._frame(kind, payload, flags=flags))
+        self._file.write(self._frame(kind, payload, flags=flags))
 
     def column(
         self,
@@ -183,40 +192,27 @@ class ImportedJournal(Records):
             column = Column(self._table, path, values[part], steps[part], times)
             frames = column.frames()
             column.mark_written(len(frames), self.last_t)
-            self._add(*frames)
+            self._file.writelines(frames)
 
     def close(self, time_ns: int) -> None:
         """Append the last record, with a time in ns since the Unix epoch; sync the file to disk."""
         self.at(time_ns)
-        self._add(self._frame(Kind.CLOSE, dump_json({"reason": "stop", "dropped": {}})))
-        self._flush()
-        os.fsync(self._fd)
+        self._file.write(self._frame(Kind.CLOSE, dump_json({"reason": "stop", "dropped": {}})))
+        self._file.flush()
+        os.fsync(self._file.fileno())
         self.release()
 
     def release(self) -> None:
         """Close the file, complete or not; further calls do nothing."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        with contextlib.suppress(OSError):  # of an incomplete journal, which is removed
+            self._file.close()
 
     def _frame(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
         self.last_t = max(self.last_t + 1, self._at)
         return frame_bytes(self._salt, kind, self.last_t, payload, flags=flags, aux=aux)
 
-    def _add(self, *frames: bytes) -> None:
-        for frame in frames:
-            self._waiting += frame
-        if len(self._waiting) > _BUFFER_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        content = bytes(self._waiting)
-        self._waiting.clear()
-        write_all(self._fd, memoryview(content))
-
 
 _LOCK: Final = ".lock"
-_FLAGS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
 
 def run_exists_error(folder: RunFolder) -> RunExistsError:
@@ -256,7 +252,7 @@ class Draft:
 
     def _acquire_lock(self) -> int:
         with closing_fd(open_folder(self._place.path)) as above:
-            fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600, dir_fd=above)
+            fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=above)
         with quietly(only=OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The previous owner may have finished meanwhile, and moved the folder away.

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import MissingExtraError, PathError
 from seamark.interchange.draft import NotImportedError, limited_time
 from seamark.interchange.found import (
-    DERIVED,
     RunSummary,
     extension_of,
     has_journal,
@@ -138,7 +137,7 @@ class ExportedRun:
     """Run of an export; see `seamark.interchange.found.FoundRun`.
 
     ``project`` None means the project of the export; ``zone`` is the name of the exporter's time
-    zone, None for UTC. Raises NotImportedError if the run cannot be read.
+    zone, None for UTC. All methods may raise any error of an unreadable file.
     """
 
     def __init__(
@@ -151,9 +150,8 @@ class ExportedRun:
     ) -> None:
         self._parts, self._zone = list(parts), zone
         self._base = files / parts[0].parent.name
-        with _readable():
-            self.size = sum(path.stat().st_size for path in self._parts)
-            self._source, self.called, self._system, self._rows = _read_summary(self._parts)
+        self.size = sum(path.stat().st_size for path in self._parts)
+        self._source, self.called, self._system, self._rows = _read_summary(self._parts)
         to = project or project_of(self._source)
         custom = self._text("sys/custom_run_id")
         identity = ("neptune", self._source, self.called)
@@ -209,9 +207,8 @@ class ExportedRun:
         }
         journal = draft.journal(self._uids[0], header, created)
         rows = _Rows(journal, draft, notes, self._base, self._zone)
-        with _readable():
-            for path in self._parts:
-                self._part(path, rows, progress)
+        for path in self._parts:
+            self._part(path, rows, progress)
         if self._system.get("sys/archived") is True:
             journal.assign({"sys/trashed": Atom("bool", value=True)})
         failed = self._system.get("sys/failed") is True
@@ -287,7 +284,7 @@ class _Rows:
                 self._add_other_values(kind, part)
 
     def _path(self, text: str | None) -> str | None:
-        if text is None or text in DERIVED:
+        if text is None:
             return None
         if text in self._paths:
             return self._paths[text]
@@ -404,21 +401,21 @@ class _Rows:
             return
         moments = [None] * len(steps) if times is None else times.tolist()
         rows = zip(steps.tolist(), values.to_pylist(), moments, strict=True)
-        if kind == "string_series":
-            texts = ((step, self._draft.text(text), time) for step, text, time in rows)
-            self._journal.texts(path, texts)
-        elif kind == "histogram_series":
-            self._journal.histograms(path, self._histograms(path, rows))
-        else:
-            for step, value, time in rows:
-                if (name := value.get("path")) is None:
-                    continue
-                with self._notes.failures(path, name):
-                    file = self._file(name, path)
-                    op = {"op": "file_point", "path": path, "step": step, "file": file}
-                    self._journal.op({**op, "time": time})
+        convert = {"string_series": self._texts, "histogram_series": self._histograms}
+        points = convert.get(kind, self._files)(path, rows)
+        self._journal.points(kind, path, points)
 
-    def _histograms(self, path: str, rows: Any) -> Iterator[Sequence[Any]]:
+    def _texts(self, _: str, rows: Any) -> Iterator[tuple[float, Any, Any]]:
+        for step, text, time in rows:
+            yield step, self._draft.text(text), time
+
+    def _files(self, path: str, rows: Any) -> Iterator[tuple[float, Any, Any]]:
+        for step, value, time in rows:
+            if (name := value.get("path")) is not None:
+                with self._notes.failures(path, name):
+                    yield step, (self._file(name, path), {}), time
+
+    def _histograms(self, path: str, rows: Any) -> Iterator[tuple[float, Any, Any]]:
         for step, value, time in rows:
             edges, counts = value.get("edges") or [], value.get("values") or []
             if len(edges) != len(counts) + 1 or None in edges or None in counts:
@@ -430,7 +427,7 @@ class _Rows:
             if "count" not in str(value.get("type") or "count").lower():
                 kind = value.get("type")
                 self._notes.add(f"histograms of {kind!r:.40}, stored as if they were counts", path)
-            yield step, edges, counts, time
+            yield step, (edges, counts), time
 
 
 def _is_finite(number: float) -> bool:
@@ -453,16 +450,6 @@ def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 # -------------------------------------------------------------------- reading
-
-
-@contextlib.contextmanager
-def _readable() -> Iterator[None]:
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, KeyError, UnicodeDecodeError, OverflowError) as error:
-        raise NotImportedError(f"it cannot be read: {str(error)[:300]}") from error
 
 
 @contextlib.contextmanager

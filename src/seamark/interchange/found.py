@@ -20,27 +20,10 @@ from seamark.errors import ArgumentError, PathError
 from seamark.interchange.draft import Draft, writer_of
 from seamark.journal.folder import RunFolder, hashed_run_id, journal_name
 from seamark.journal.safe import is_folder, open_file, parts_of
-from seamark.paths import check_path
+from seamark.paths import check_path, is_derived
 
 Progress = Callable[[int], None]
 """Function that takes the number of source bytes read since its last call."""
-DERIVED: Final = frozenset(
-    {
-        "sys/content_hash",
-        "sys/crash_reason",
-        "sys/creation_time",
-        "sys/end_time",
-        "sys/id",
-        "sys/modification_time",
-        "sys/owner",
-        "sys/running_time",
-        "sys/start_time",
-        "sys/state",
-        "sys/state_detail",
-    }
-)
-"""Attributes derived from headers and times of records; they are never assigned."""
-
 REFUSED: Final = "refused files: outside the permitted folders, or behind links"
 MISSING: Final = "missing files"
 _ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError)
@@ -104,10 +87,10 @@ class FoundRun(Protocol):
         """Return a note about a run that already exists; usually empty."""
 
     def summary(self) -> RunSummary:
-        """Return a summary without reading the whole run; NotImportedError or OSError."""
+        """Return a summary without reading the whole run; it may raise any error."""
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
-        """Write the missing journals; NotImportedError or OSError if that is impossible."""
+        """Write the missing journals; it may raise any error."""
 
 
 def run_id_of(project: str, identity: tuple[str, ...], custom_run_id: str | None) -> str:
@@ -130,12 +113,16 @@ def has_journal(folder: RunFolder, uid: bytes) -> bool:
 
 
 def legal_path(path: Any, notes: Notes) -> str | None:
-    """Return a valid path of an attribute; for an invalid one add a note and return None."""
+    """Return a valid path of an attribute; for an invalid one add a note and return None.
+
+    Return None also for attributes that are derived from headers and times of records.
+    """
     try:
-        return check_path(path)
+        check_path(path)
     except PathError:
         notes.add("invalid paths", f"{path!r:.80}")
         return None
+    return None if is_derived(path) and path != "sys/trashed" else str(path)
 
 
 _MAX_MEMORY_BYTES: Final = 4 << 20

@@ -24,7 +24,7 @@ _MAX_DEPTH: Final = 3
 
 @dataclass(slots=True)
 class Source:
-    """Candidate for an import; ``open`` raises NotImportedError or OSError; ``size`` in bytes."""
+    """Candidate for an import; ``open`` may raise any error; ``size`` in bytes."""
 
     called: str
     open: Open
@@ -186,16 +186,18 @@ def _working_folder(folder: Path) -> Path:
 # -------------------------------------------------------------------- import
 
 
-_ERRORS: Final = (SeamarkError, OSError, ValueError)
-
-
 def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
     """Yield the expected result of an import for each run."""
     for source in sources:
         try:
             yield _preview(source.open())
-        except _ERRORS as error:
-            yield Listed(source.called, "unreadable", problem=f"{source.called}: {error}")
+        except Exception as error:  # noqa: BLE001 - of a damaged source
+            yield Listed(source.called, "unreadable", problem=_describe(source.called, error))
+
+
+def _describe(called: str, error: Exception) -> str:
+    is_known = isinstance(error, SeamarkError | OSError)
+    return f"{called}: {error}" if is_known else f"{called}: it cannot be read: {error!s:.300}"
 
 
 def _preview(run: FoundRun) -> Listed:
@@ -251,5 +253,5 @@ def _import(source: Source, done: Imported, add: Callable[[int], None]) -> None:
             draft.finish()
         done.notes.join(notes)
         done.runs.append((run.folder.project, run.folder.run))
-    except _ERRORS as error:
-        done.problems.append(f"{called}: {error}")
+    except Exception as error:  # noqa: BLE001 - a damaged source must not stop the import of others
+        done.problems.append(_describe(called, error))

@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from seamark.interchange.draft import Draft, NotImportedError
+from seamark.interchange.draft import Draft
 from seamark.interchange.found import Notes, Places, Progress, RunSummary, run_id_of, uid_of
 from seamark.interchange.replay import Memory, Replay
 from seamark.journal.folder import RunFolder
@@ -199,22 +199,20 @@ class ClientRun:
         """See `FoundRun.summary`."""
         name, rows = "", 0
         first = self._folders[0]
-        with _readable():
-            for _, _, operation in operations(self._logs[first.path], Notes(), lambda _: None):
-                if operation.get("path") == ["sys", "name"]:
-                    name = str(operation.get("value") or "")
-                rows += 1
-            for other in self._folders[1:]:
-                rows += _last_version(self._logs[other.path])
+        for _, _, operation in operations(self._logs[first.path], Notes(), lambda _: None):
+            if operation.get("path") == ["sys", "name"]:
+                name = str(operation.get("value") or "")
+            rows += 1
+        for other in self._folders[1:]:
+            rows += _last_version(self._logs[other.path])
         return RunSummary(name, first.created_ns, rows)
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
         """See `FoundRun.write`."""
         done = self._imported()
         memory = Memory()
-        with _readable():
-            for folder in self._folders:
-                self._write(folder, done.get(folder.path.name, 0), memory, (draft, notes, progress))
+        for folder in self._folders:
+            self._write(folder, done.get(folder.path.name, 0), memory, (draft, notes, progress))
 
     def _write(
         self,
@@ -261,14 +259,6 @@ class ClientRun:
             "imported_folder": escape(folder.path.name)[:1000],
             "imported_to": last,
         }
-
-
-@contextlib.contextmanager
-def _readable() -> Iterator[None]:
-    try:
-        yield
-    except (MemoryError, UnicodeDecodeError) as error:
-        raise NotImportedError(f"it cannot be read: {error}") from error
 
 
 _TAIL_BYTES: Final = 1 << 16

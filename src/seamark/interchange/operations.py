@@ -83,7 +83,7 @@ class Operations:
     def _reset(self) -> None:
         self._atoms: dict[str, Atom] = {}
         self._columns: dict[str, tuple[list[float], list[float], list[int]]] = {}
-        self._texts: dict[str, list[Sequence[Any]]] = {}
+        self._texts: dict[str, list[tuple[float, Any, int]]] = {}
         self._waiting = 0
 
     def apply(self, path: str, verb: str, what: Any) -> None:
@@ -115,7 +115,7 @@ class Operations:
         for path, column in self._columns.items():
             self._to.column(path, *column)
         for path, points in self._texts.items():
-            self._to.texts(path, points)
+            self._to.points("string_series", path, points)
         self._reset()
 
     def expect(self, path: str, family: str) -> str | None:

@@ -267,16 +267,25 @@ class DocumentWriter:
 
     def series(self, family: str, path: str, columns: Columns) -> None:
         """Write the points of a series, which may be empty."""
-        write = _WRITERS[family]
         for attempt, places in columns.parts():
             journal = self._of_attempt(attempt)
             times = columns.time_ns[places].tolist()
             steps, values = columns.step[places], _select(columns.value, places)
-            self._write(journal, lambda to: write(self._draft, to, path, steps, values, times))  # noqa: B023
+            self._write(journal, lambda to: self._points(to, family, path, steps, values, times))  # noqa: B023
         if not len(columns.step):  # a point, and then the removal of all points
             point = [_POINTS[family]]
-            self._write(self._values, lambda to: write(self._draft, to, path, [0.0], point, [0]))
+            self._write(self._values, lambda to: self._points(to, family, path, [0.0], point, [0]))
             self._write(self._values, lambda to: to.op({"op": "clear", "path": path}))
+
+    def _points(
+        self, to: ImportedJournal, family: str, path: str, steps: Any, values: Any, times: Any
+    ) -> None:
+        if family == "float_series":
+            to.column(path, values, steps, times)
+            return
+        if family == "string_series":
+            values = [self._draft.text(one) if isinstance(one, str) else one for one in values]
+        to.points(family, path, zip(map(float, steps), values, times, strict=True))
 
     def _of_attempt(self, attempt: int) -> ImportedJournal:
         if attempt < 0:
@@ -297,45 +306,6 @@ def _select(values: Any, places: Any) -> Any:
     return [values[at] for at in places] if isinstance(values, list) else values[places]
 
 
-# -------------------------------------------------------------------- points
-
-
-def _floats(_: Draft, to: ImportedJournal, path: str, steps: Any, values: Any, times: Any) -> None:
-    to.column(path, values, steps, times)
-
-
-def _texts(
-    draft: Draft, to: ImportedJournal, path: str, steps: Any, values: Any, times: Any
-) -> None:
-    rows = zip(steps, values, times, strict=True)
-    to.texts(
-        path,
-        (
-            [float(step), draft.text(text) if isinstance(text, str) else text, time]
-            for step, text, time in rows
-        ),
-    )
-
-
-def _histograms(
-    _: Draft, to: ImportedJournal, path: str, steps: Any, values: Any, times: Any
-) -> None:
-    rows = zip(steps, values, times, strict=True)
-    to.histograms(path, ([float(step), *value, time] for step, value, time in rows))
-
-
-def _files(_: Draft, to: ImportedJournal, path: str, steps: Any, values: Any, times: Any) -> None:
-    for step, (file, texts), time in zip(steps, values, times, strict=True):
-        op = {"op": "file_point", "path": path, "step": float(step), "file": file, **texts}
-        to.op({**op, "time": time})
-
-
-_WRITERS: Final[Mapping[str, Callable[..., None]]] = {
-    "float_series": _floats,
-    "string_series": _texts,
-    "file_series": _files,
-    "histogram_series": _histograms,
-}
 _POINTS: Final[Mapping[str, Any]] = {
     "float_series": 0.0,
     "string_series": "",

@@ -18,7 +18,6 @@ from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
 from seamark.interchange.draft import Draft, ImportedJournal
 from seamark.interchange.found import (
-    DERIVED,
     Notes,
     Places,
     extension_of,
@@ -102,7 +101,7 @@ class Replay(Operations):
             self._notes.add(_DAMAGED, f"{kind:.80}")
             return
         path = legal_path("/".join(parts), self._notes)
-        if path is None or path in DERIVED:
+        if path is None:
             return
         if self._memory.journal is not None:
             self._memory.journal.at(time_ns)

@@ -52,13 +52,14 @@ def token_to_show(given: str | None) -> str:
 
 def address_in(token: str) -> str:
     """Return the address in a Neptune API token; empty for other texts."""
-    with contextlib.suppress(ValueError, TypeError):
+    return token_parts(token)[0]
+
+
+def token_parts(token: str) -> tuple[str, str]:
+    """Return address and secret of a Neptune API token; no address and the text for other texts."""
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
         content = json.loads(base64.b64decode(token))
-        found = (
-            content.get("api_url") or content.get("api_address")
-            if isinstance(content, dict)
-            else None
-        )
-        if isinstance(found, str) and urlsplit(found).hostname:
-            return found
-    return ""
+        address = content.get("api_url") or content.get("api_address")
+        if isinstance(address, str) and urlsplit(address).hostname:
+            return address, str(content.get("api_key", ""))
+    return "", token

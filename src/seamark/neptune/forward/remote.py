@@ -79,19 +79,13 @@ class NeptuneRemote:
             self._warn(run, "data of projects and models is not sent there")
             return Sent(end, end, _BATCH_INTERVAL_S)
         offset = self._ask(run, "send", journal, end)
-        self._warn_unsupported(run, *self._runs[run].unsupported())
+        kinds, reason = self._runs[run].unsupported()
+        for kind in kinds:
+            words = WORDS.get(kind, kind) + (f" ({reason})" if kind == "refused" else "")
+            self._warn(run, f"{words}; `seamark show` counts them")
         if why := self._runs[run].held:
             self._warn(run, f"a file was refused there ({why}); `seamark sync` sends it later")
         return Sent(offset, offset, _BATCH_INTERVAL_S)
-
-    def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:
-        new = [kind for kind in kinds if (self.uri, run, kind) not in _reported]
-        _reported.update((self.uri, run, kind) for kind in new)
-        if new:
-            words = "; ".join(WORDS.get(kind, kind) for kind in new)
-            words += f": {why}" if "refused" in new else ""
-            line = f"some values are not supported there ({words}); `seamark show` counts them"
-            self._warn(run, line)
 
     def _warn(self, run: RunKey, line: str) -> None:
         if (self.uri, run, line) not in _reported:
@@ -109,7 +103,7 @@ class NeptuneRemote:
 
 
 _reported: set[tuple[str, RunKey, str]] = set()
-"""Kinds and messages already reported to the user."""
+"""Messages already reported to the user."""
 _locks_of: Final = functools.cache(Locks)
 
 

@@ -65,7 +65,7 @@ class Locks:
         with quietly(only=(OSError, RuntimeError)):
             folder = cache_folder()
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             self._fd = os.open(folder / name, flags, 0o600)
 
     def take(self, journal: str, owner: object = None) -> bool:

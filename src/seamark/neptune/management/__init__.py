@@ -12,9 +12,7 @@ raise `RemoteError` if the request fails. Functions about a project on a server 
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
@@ -31,6 +29,7 @@ from seamark.neptune.management.exceptions import (
 )
 from seamark.neptune.management.roles import MemberRole, ProjectVisibility, WorkspaceMemberRole
 from seamark.paths import check_project
+from seamark.remote.neptune import token_parts
 
 if TYPE_CHECKING:
     from seamark.neptune.management.folder import FolderBackend
@@ -65,6 +64,7 @@ _OWN_VARIABLES = ("SEAMARK_REMOTE", "SEAMARK_API_TOKEN")
 _ROLES = (MemberRole.VIEWER, MemberRole.CONTRIBUTOR, MemberRole.OWNER)
 _VISIBLE = (ProjectVisibility.PRIVATE, ProjectVisibility.PUBLIC, ProjectVisibility.WORKSPACE)
 
+_OPTIONAL = (str, type(None))
 log = logging.getLogger("seamark")
 
 
@@ -105,8 +105,8 @@ def create_project(
         ManagementOperationFailure: If the user may not do this.
         InvalidProjectName: If the path is invalid.
     """
-    _verify_texts(name=name, visibility=visibility)
-    _verify_optional_texts(key=key, workspace=workspace, description=description)
+    _verify(str, name=name, visibility=visibility)
+    _verify(_OPTIONAL, key=key, workspace=workspace, description=description)
     _verify_choice("visibility", visibility, _VISIBLE)
     with _open_target(api_token) as place:
         project = _project_path(place, name, workspace)
@@ -156,7 +156,7 @@ def add_project_member(
         UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _verify_texts(username=username)
+    _verify(str, username=username)
     _verify_choice("role", role, _ROLES)
     with _open_target(api_token) as place:
         place.add(_project_path(place, project, workspace), username, role, service=False)
@@ -176,7 +176,7 @@ def remove_project_member(
         AccessRevokedOnMemberRemoval: If the user may not do this.
         ManagementOperationFailure: If the project is in a folder.
     """
-    _verify_texts(username=username)
+    _verify(str, username=username)
     with _open_target(api_token) as place:
         place.remove(_project_path(place, project, workspace), username, service=False)
 
@@ -209,7 +209,7 @@ def add_project_service_account(
         UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _verify_texts(service_account_name=service_account_name)
+    _verify(str, service_account_name=service_account_name)
     _verify_choice("role", role, _ROLES)
     with _open_target(api_token) as place:
         path = _project_path(place, project, workspace)
@@ -232,7 +232,7 @@ def remove_project_service_account(
         AccessRevokedOnServiceAccountRemoval: If the user may not do this.
         ManagementOperationFailure: If the project is in a folder.
     """
-    _verify_texts(service_account_name=service_account_name)
+    _verify(str, service_account_name=service_account_name)
     with _open_target(api_token) as place:
         path = _project_path(place, project, workspace)
         place.expect_service(path, service_account_name)
@@ -249,7 +249,7 @@ def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -
         WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _verify_texts(workspace=workspace)
+    _verify(str, workspace=workspace)
     with _open_target(api_token) as place:
         return place.workspace_members(workspace)
 
@@ -263,7 +263,7 @@ def get_workspace_service_account_list(
         WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _verify_texts(workspace=workspace)
+    _verify(str, workspace=workspace)
     with _open_target(api_token) as place:
         return place.service_accounts(workspace)
 
@@ -275,7 +275,7 @@ def get_workspace_status(workspace: str, *, api_token: str | None = None) -> dic
         WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the project is in a folder.
     """
-    _verify_texts(workspace=workspace)
+    _verify(str, workspace=workspace)
     with _open_target(api_token) as place:
         return place.status(workspace)
 
@@ -304,8 +304,8 @@ def invite_to_workspace(
         UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user cannot be added; the message says why.
     """
-    _verify_texts(workspace=workspace)
-    _verify_optional_texts(username=username, email=email)
+    _verify(str, workspace=workspace)
+    _verify(_OPTIONAL, username=username, email=email)
     verify_type("add_to_all_projects", add_to_all_projects, bool)
     if bool(username) == bool(email):
         raise ArgumentError(
@@ -387,7 +387,7 @@ def _open_target(api_token: str | None) -> Iterator[ServerBackend | FolderBacken
     from seamark.neptune.management.served import ServerBackend
     from seamark.opening.place import place_to_read
 
-    _verify_optional_texts(api_token=api_token)
+    _verify(_OPTIONAL, api_token=api_token)
     if api_token is None and not any(map(os.environ.get, _OWN_VARIABLES)):
         api_token = os.environ.get("NEPTUNE_API_TOKEN") or None
     address, token = _parse_token(api_token)
@@ -401,27 +401,20 @@ def _open_target(api_token: str | None) -> Iterator[ServerBackend | FolderBacken
         yield opened
 
 
-def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
-    try:
-        content = json.loads(base64.b64decode(api_token or "", validate=True))
-        address, token = (
-            str(content.get("api_url") or content["api_address"]),
-            str(content["api_key"]),
-        )
-    except (ValueError, KeyError, AttributeError):
-        return None, api_token
+def _parse_token(api_token: str | None) -> tuple[str, str | None]:
+    address, token = token_parts(api_token or "")
     host = urlsplit(address).hostname or ""
     if host == _FORMER_SERVICE or host.endswith(f".{_FORMER_SERVICE}"):
         log.warning("seamark: api_token: it belongs to %s and is not used", host)
-        return None, None
-    return address, token
+        return "", None
+    return address, token or None
 
 
 def _project_path(place: ServerBackend | FolderBackend, name: str, workspace: str | None) -> str:
     from seamark.neptune.management.folder import FolderBackend
 
-    _verify_texts(project=name)
-    _verify_optional_texts(workspace=workspace)
+    _verify(str, project=name)
+    _verify(_OPTIONAL, workspace=workspace)
     own = name.partition("/")[0] if "/" in name else ""
     if workspace and own and own != workspace:
         raise ConflictingWorkspaceName(
@@ -445,14 +438,9 @@ def _id_list(ids: str | Iterable[str]) -> list[str]:
     return found
 
 
-def _verify_texts(**given: object) -> None:
+def _verify(kind: type | tuple[type, ...], **given: object) -> None:
     for name, value in given.items():
-        verify_type(name, value, str)
-
-
-def _verify_optional_texts(**given: object) -> None:
-    for name, value in given.items():
-        verify_type(name, value, (str, type(None)))
+        verify_type(name, value, kind)
 
 
 def _verify_choice(name: str, value: object, known: Iterable[object]) -> None:

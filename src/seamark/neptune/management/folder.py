@@ -15,9 +15,6 @@ from seamark.journal.safe import is_folder
 from seamark.neptune.management.exceptions import ManagementOperationFailure, ProjectAlreadyExists
 from seamark.paths import ARTIFACTS, MODELS, home_of
 from seamark.reading.catalog import Catalog, Ref
-from seamark.values import encode_atom
-
-__all__ = ["FolderBackend"]
 
 _SUFFIXES = {
     "run": "",
@@ -88,22 +85,16 @@ class FolderBackend:
 
     def trash(self, project: str, ids: Sequence[str]) -> None:
         """Move objects to the trash, and models with their versions."""
+        from seamark.run.logbook import set_trashed
+
         done = 0
         with self._catalog(project) as catalog:
             for word in ids:
                 with _warn_and_continue():
-                    for ref in self._with_versions(catalog, _resolve_id(catalog, project, word)):
-                        self._put(ref)
+                    found = self._with_versions(catalog, _resolve_id(catalog, project, word))
+                    set_trashed(catalog, self._root, found, trashed=True)
                     done += 1
         log.info("seamark: moved %d of %d objects to the trash of %s", done, len(ids), project)
-
-    def _put(self, ref: Ref) -> None:
-        from seamark.run.contents import assign_ops
-        from seamark.run.logbook import append_ops
-
-        ops = assign_ops({"sys/trashed": encode_atom(True)})  # noqa: FBT003 - a value
-        if not append_ops(RunFolder(self._root, *ref), ops):
-            raise ManagementOperationFailure(f"{self._root}: {'/'.join(ref)} could not be written")
 
     def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
         """Permanently delete objects in the trash."""

@@ -27,8 +27,6 @@ from seamark.neptune.management.roles import MemberRole
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 
-__all__ = ["ServerBackend"]
-
 _API: Final = "/api/"
 """Address of the API of Neptune's client."""
 _API_ROLES: Final = {

@@ -13,11 +13,26 @@ if TYPE_CHECKING:
 
 
 def mount(app: FastAPI) -> None:
-    """Add the routes to the application of a server.
+    """Add the routes to the application of a server; each authenticates the requester first.
 
     Args:
         app: Application made by `seamark.server.app.make_app`.
     """
-    from seamark.neptune.server.signing_in import add_routes
+    from fastapi import Depends
 
-    add_routes(app)
+    from seamark.neptune.server import (
+        containers,
+        files,
+        management,
+        series,
+        signing_in,
+        table,
+        tracked,
+    )
+    from seamark.neptune.server.answers import asker
+    from seamark.neptune.server.log import Logs
+
+    app.state.neptune_logs = Logs(app.state.server)
+    app.include_router(signing_in.open_router)
+    for each in (signing_in, containers, series, files, tracked, table, management):
+        app.include_router(each.router, dependencies=[Depends(asker)])

@@ -1,7 +1,6 @@
 """Requests of Neptune's client: authentication, bodies, and answers and errors in its format.
 
-Bodies declare only the used fields; all others are accepted. A field that may be null may also be
-left out, because versions of the client differ in this.
+A field of a body may be null or left out, because versions of the client differ in this.
 
 The client reads the addresses of operations from Swagger 2.0 documents, so that Seamark can choose
 them. `Routes` mounts each operation at its address in these documents.
@@ -13,105 +12,47 @@ import base64
 import binascii
 import functools
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Body, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
+from seamark.errors import ArgumentError
 from seamark.server.access import Identity
 from seamark.server.failures import Refusal, refusal_of
 from seamark.server.guard import address_of, server_of
+from seamark.store.database import can_hold
 
-Word = Annotated[str, Field(max_length=8192)]
+Given = Annotated[dict[str, Any], Body()]
+"""Body of a request."""
 _MAX_ITEMS: Final = 10_000
+_MAX_CHARACTERS: Final = 1 << 20
+"""Maximum length of a text in a body, such as a query."""
 
 
-class NewProject(BaseModel):
-    """Project to create; its visibility is ``priv``, ``pub`` or ``workspace``."""
+def field(body: Mapping[str, Any], path: str, kind: type = str) -> Any:
+    """Return a field of a body, such as ``sortBy.name``; None if it is null or left out.
 
-    organization: Word | None = Field(None, alias="organizationId")
-    name: Word | None = None
-    visibility: Word | None = None
-    key: Word | None = Field(None, alias="projectKey")
-
-
-class Grant(BaseModel):
-    """Role for a user or a service account: ``viewer``, ``member`` or ``manager``."""
-
-    user: Word | None = Field(None, alias="userId")
-    account: Word | None = Field(None, alias="serviceAccountId")
-    role: Word | None = None
-
-
-class Invitation(BaseModel):
-    """Invitation of a ``user`` or an ``emailRecipient`` as ``member`` or ``owner``."""
-
-    invitee: Word | None = None
-    kind: Word | None = Field(None, alias="invitationType")
-    role: Word | None = Field(None, alias="roleGrant")
-    to_all: bool | None = Field(None, alias="addToAllProjects")
-
-
-class _Invitations(BaseModel):
-    organization: Word | None = Field(None, alias="organizationIdentifier")
-    entries: list[Invitation] | None = Field(
-        None, alias="invitationsEntries", max_length=_MAX_ITEMS
-    )
-
-
-class Invitations(_Invitations):
-    """List of invitations; the client nests it once more than its document describes."""
-
-    inner: _Invitations | None = Field(None, alias="newOrganizationInvitations")
-
-
-class Creation(BaseModel):
-    """A ``run``, ``model`` or ``modelVersion`` to create.
-
-    `custom` is the id that the client chose for a run, `parent` the id of a version's model.
+    Raises `ArgumentError` if it has another type, or is a text that cannot be stored.
     """
-
-    project: Word | None = Field(None, alias="projectIdentifier")
-    kind: Word | None = Field(None, alias="type")
-    custom: Word | None = Field(None, alias="customId")
-    key: Word | None = None
-    parent: Word | None = Field(None, alias="parentId")
-    git: dict[str, Any] | None = Field(None, alias="gitInfo")
-
-
-class _Page(BaseModel):
-    limit: int | None = None
-    offset: int | None = None
+    above, _, name = path.rpartition(".")
+    found = (field(body, above, dict) or {} if above else body).get(name)
+    if found is not None and type(found) is not kind:
+        raise ArgumentError(f"{path}: expected {kind.__name__}, got {type(found).__name__}")
+    if isinstance(found, str) and (len(found) > _MAX_CHARACTERS or not can_hold(found)):
+        raise ArgumentError(f"{path}: expected a shorter text without NUL and lone surrogates")
+    return found
 
 
-class _Query(BaseModel):
-    query: str | None = None
-
-
-class _Column(BaseModel):
-    name: Word | None = None
-
-
-class _Sorting(BaseModel):
-    by: _Column | None = Field(None, alias="sortBy")
-    order: Word | None = Field(None, alias="dir")
-
-
-class _Path(BaseModel):
-    path: Word
-
-
-class TableRequest(BaseModel):
-    """Query in the client's language, and columns of a table; None for all columns."""
-
-    query: _Query | None = None
-    page: _Page | None = Field(None, alias="pagination")
-    sorting: _Sorting | None = None
-    columns: list[_Path] | None = Field(None, alias="attributeFilters", max_length=_MAX_ITEMS)
+def objects(body: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
+    """Return a field that is a list of objects; empty if it is null or left out."""
+    found: list[dict[str, Any]] = field(body, path, list) or []
+    if len(found) > _MAX_ITEMS or not all(isinstance(each, dict) for each in found):
+        raise ArgumentError(f"{path}: expected a list of at most {_MAX_ITEMS:,} objects")
+    return found
 
 
 DOCUMENTS: Final = ("backend", "leaderboard", "artifacts")
@@ -361,6 +302,8 @@ _ERROR_TYPES: Final = {
     "quota": "PROJECT_LIMITS_EXCEEDED",
     "too-large": "PROJECT_LIMITS_EXCEEDED",
 }
+_FOR_MANAGEMENT: Final = frozenset({"no-access", "project-key-invalid", "visibility-restricted"})
+"""Errors that the client's ``management`` knows by the status 422."""
 
 
 class ContainerNotFound(Refusal):
@@ -426,11 +369,10 @@ def error_response(error: Exception) -> Response:
     status, error_type = refusal.status_code, _ERROR_TYPES.get(refusal.error, "")
     if error_type == "PROJECT_LIMITS_EXCEEDED":
         status = 422
-    elif status in (405, 414, 422, 431, 500):
+    elif status in (405, 414, 422, 431, 500) and refusal.error not in _FOR_MANAGEMENT:
         status = 400
     elif status == 410:  # noqa: PLR2004 - purged
         status, error_type = 404, "EXPERIMENT_NOT_FOUND"
-    error_type = refusal.more.get("errorType") or error_type
     body = {
         **{name: shorten(more) for name, more in refusal.more.items()},
         "code": status,

@@ -15,9 +15,10 @@ from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG, hashed_run_id, mint_run_id
 from seamark.neptune.server.answers import (
     ContainerNotFound,
-    Creation,
+    Given,
     Routes,
     answer,
+    field,
 )
 from seamark.neptune.server.operations import Changes
 from seamark.neptune.server.projects import (
@@ -28,7 +29,6 @@ from seamark.neptune.server.projects import (
     find_model,
     find_run,
     key_of,
-    last_number,
     new_model,
     new_version,
     next_id,
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 
 
 router: Final = Routes()
-_SMALL_BODY: Final = 256 << 10
-_SMALL_BODY_DIGITS: Final = len(str(_SMALL_BODY))
-"""Number of digits of `_SMALL_BODY`, the largest request read before the client's role is known."""
 _DIGEST_BYTES: Final = 16
 _NEW_RUN_TIMEOUT_S: Final = 10.0
 _MAX_PROJECTS: Final = 1000
@@ -96,13 +93,10 @@ def _find_by_sys_id(server: Server, asked: Container, identifier: str) -> Contai
         with contextlib.suppress(SeamarkError):  # not a valid run id
             if server.intake.known(*asked)[0]:
                 return asked
-        key, _, digits = asked.run.rpartition("-")
-        given, last = last_number(server, asked.project)
-        if key == given and digits.isdecimal() and int(digits[:18]) <= last:
-            # Wait for a run that was created just now.
-            wait_in(server, asked.project, _NEW_RUN_TIMEOUT_S)
-            found = find_run(server, asked.project, asked.run)
-    found = found or find_model(server, asked.project, asked.run)
+        found = find_model(server, asked.project, asked.run)
+    if found is None:  # it may have been created just now
+        wait_in(server, asked.project, _NEW_RUN_TIMEOUT_S)
+        found = find_run(server, asked.project, asked.run)
     if found is None:
         raise ContainerNotFound(identifier)
     return found
@@ -209,10 +203,13 @@ def workspaces_of(request: Request) -> set[str]:
 
 
 @router.answers("createExperiment")
-def create(request: Request, given: Creation) -> Response:
-    """Create a run, a model or a version, or return the existing run of the custom id."""
-    kind = given.kind or "run"
-    project = project_of(request, given.project or "", Role.CONTRIBUTOR)
+def create(request: Request, given: Given) -> Response:
+    """Create a ``run``, ``model`` or ``modelVersion``, or return the existing run of the custom id.
+
+    ``customId`` is the id that the client chose for a run, ``parentId`` that of a version's model.
+    """
+    kind = field(given, "type") or "run"
+    project = project_of(request, field(given, "projectIdentifier") or "", Role.CONTRIBUTOR)
     if kind not in _MAKERS:
         raise Refusal(
             400, "not-here", f"Neptune's client cannot create {kind!r:.60} on this server"
@@ -220,9 +217,9 @@ def create(request: Request, given: Creation) -> Response:
     return _MAKERS[kind](request, project, given)
 
 
-def _make_run(request: Request, project: str, given: Creation) -> Response:
+def _make_run(request: Request, project: str, given: Given) -> Response:
     server = server_of(request)
-    custom = given.custom or ""
+    custom = field(given, "customId") or ""
     run = hashed_run_id(project, custom) if custom else mint_run_id()
     container = Container(project, run)
     if custom and server.intake.known(*container)[0]:
@@ -231,24 +228,24 @@ def _make_run(request: Request, project: str, given: Creation) -> Response:
     who = asker(request)
 
     values: dict[str, Any] = {"sys/custom_run_id": custom} if custom else {}
-    if given.git is not None and isinstance(given.git.get("commit"), dict):
-        values["source_code/git"] = given.git
+    if field(given, "gitInfo.commit", dict) is not None:
+        values["source_code/git"] = given["gitInfo"]
     fill = _make_fill(values, {"op": "state", "state": "running"})
     facts = {"sys_id": sys_id, "silence": "ended", "user": who.name, "attempt": 0}
     made = log_of(request, container).create(facts, fill)
     return answer(_describe(server, container, sys_id if made else ""))
 
 
-def _make_model(request: Request, project: str, given: Creation) -> Response:
+def _make_model(request: Request, project: str, given: Given) -> Response:
     server = server_of(request)
-    model, first_attributes = new_model(server, project, given.key)
+    model, first_attributes = new_model(server, project, field(given, "key"))
     if not _create_log(request, model, first_attributes):
         raise Refusal(409, "taken", f"the project already has a model {model.run!r}")
     return answer(_describe(server, model))
 
 
-def _make_version(request: Request, project: str, given: Creation) -> Response:
-    server, parent = server_of(request), given.parent or ""
+def _make_version(request: Request, project: str, given: Given) -> Response:
+    server, parent = server_of(request), field(given, "parentId") or ""
     model = find_container(request, parent, Role.CONTRIBUTOR)
     if model.kind != "model" or not server.intake.known(*model)[0]:
         raise ContainerNotFound(parent)
@@ -281,7 +278,7 @@ def _make_fill(values: Mapping[str, Any], *ops: Mapping[str, Any]) -> Callable[[
     return fill
 
 
-_MAKERS: Final[dict[Any, Callable[[Request, str, Creation], Response]]] = {
+_MAKERS: Final[dict[Any, Callable[[Request, str, Given], Response]]] = {
     "run": _make_run,
     "model": _make_model,
     "modelVersion": _make_version,
@@ -333,17 +330,13 @@ def ping(request: Request, identifier: RunId) -> Response:
 async def execute(request: Request, identifier: RunId) -> Response:
     """Apply operations of the client; they are durable when this returns."""
     arrived_ns = server_of(request).now_ns()
-    length = request.headers.get("content-length", "")
+    container = await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
     with server_of(request).intake.counting_bytes() as arriving:
-        known = length.isdecimal() and len(length) <= _SMALL_BODY_DIGITS
-        if not known or int(length) > _SMALL_BODY:  # otherwise one thread does everything
-            await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
         body = await received(request, arriving)
-        return await run_in_threadpool(_execute, request, identifier, body, arrived_ns)
+        return await run_in_threadpool(_execute, request, container, body, arrived_ns)
 
 
-def _execute(request: Request, identifier: str, body: bytes, arrived_ns: int) -> Response:
-    container = find_container(request, identifier, Role.CONTRIBUTOR)
+def _execute(request: Request, container: Container, body: bytes, arrived_ns: int) -> Response:
     try:
         operations = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -11,7 +11,6 @@ import json
 import math
 import struct
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -43,8 +42,6 @@ _MAX_PATHS: Final = 200_000
 """
 _COUNT_EVERY: Final = 100
 """Number of requests between two counts of the paths."""
-_MAX_DELETED: Final = 1000
-"""Maximum number of deleted paths of one run that keep their numbers."""
 _BEAT_NS: Final = 25 * 10**9
 """Minimum interval between heartbeats, in nanoseconds."""
 _REPEAT_NS: Final = 10**9 // 2
@@ -126,7 +123,7 @@ class Batch(Frames, State):
 
     def _number(self, path: str) -> int:
         numbers = self._opened.numbers
-        if path not in numbers:  # numbers may be reused: each applies from its frame on
+        if path not in numbers:
             numbers[path] = len(numbers)
             self.frame(Kind.PATH, _NUMBER.pack(numbers[path]) + path.encode())
         return numbers[path]
@@ -134,8 +131,6 @@ class Batch(Frames, State):
     def keep(self, size: int, position: int) -> None:
         """Adopt the size of the journal after the frames are stored."""
         one = self._opened
-        if len(one.numbers) > len(one.kinds) + _MAX_DELETED:
-            one.numbers.clear()  # they may be reused
         one.size, one.last_t, one.position = size, self._t - 1, position
         one.request = self._request
 
@@ -150,9 +145,9 @@ class Log:
 
     @property
     def remembered(self) -> int:
-        """Number of remembered paths of the run."""
+        """Number of remembered paths of the run, including deleted ones."""
         opened = self._opened  # another thread may be writing
-        return 0 if opened is None else len(opened.kinds)
+        return 0 if opened is None else max(len(opened.kinds), len(opened.numbers))
 
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
         """Create a run; return False if it exists already."""
@@ -269,16 +264,15 @@ class Logs:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._lock = threading.Lock()
-        self._known: OrderedDict[Container, Log] = OrderedDict()
+        self._known: dict[Container, Log] = {}
         self._lookups = 0
 
     def of(self, container: Container) -> Log:
         """Return the log of a run."""
         with self._lock:
-            found = self._known.get(container)
-            if found is None:
-                found = self._known[container] = Log(self._server, container)
-            self._known.move_to_end(container)
+            # The least recently used ones come first.
+            found = self._known.pop(container, None) or Log(self._server, container)
+            self._known[container] = found
             self._lookups += 1
             # Also the known runs grow.
             if len(self._known) > _MAX_RUNS or self._lookups % _COUNT_EVERY == 0:
@@ -288,7 +282,7 @@ class Logs:
     def _drop_oldest(self) -> None:
         left = sum(log.remembered for log in self._known.values())
         while len(self._known) > 1 and (len(self._known) > _MAX_RUNS or left > _MAX_PATHS):
-            _, oldest = self._known.popitem(last=False)
+            oldest = self._known.pop(next(iter(self._known)))
             left -= oldest.remembered
 
 

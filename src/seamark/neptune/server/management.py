@@ -6,7 +6,7 @@ workspace is the first part of a project path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from shutil import disk_usage
 from typing import Annotated, Any, Final
 
@@ -15,12 +15,11 @@ from fastapi import Body, Query, Request, Response
 from seamark.errors import PathError, SeamarkError
 from seamark.neptune.server.answers import (
     ContainerNotFound,
-    Grant,
-    Invitations,
-    NewProject,
+    Given,
     Routes,
     answer,
-    shorten,
+    field,
+    objects,
 )
 from seamark.neptune.server.containers import (
     Text,
@@ -37,12 +36,11 @@ from seamark.neptune.server.projects import (
     forget_key,
     is_project,
     key_of_project,
-    models_of,
-    trashed_runs,
+    trashed_in,
     versions_of,
     wait_in,
 )
-from seamark.neptune.server.reading import ContainerReader
+from seamark.neptune.server.reading import VISIBILITIES, ContainerReader
 from seamark.paths import check_project
 from seamark.server.access import Identity, Role
 from seamark.server.accounts.accounts import NoSuch
@@ -54,7 +52,7 @@ from seamark.values import encode_atom, escape
 router: Final = Routes()
 _ROLES: Final = {"viewer": Role.VIEWER, "member": Role.CONTRIBUTOR, "manager": Role.OWNER}
 _ROLE_NAMES: Final = {role: word for word, role in _ROLES.items()}
-_VISIBILITIES: Final = {"priv": "private", "pub": "public", "workspace": "workspace"}
+_VISIBILITIES: Final = {word: name for name, word in VISIBILITIES.items()}
 _NON_PUBLIC: Final = _VISIBILITIES.keys() - {"pub"}
 _MAX_KEY_CHARACTERS: Final = 10
 Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
@@ -64,35 +62,38 @@ Service = Annotated[str, Query(alias="serviceAccountId", max_length=100)]
 
 
 @router.answers("createProject")
-def create(request: Request, given: NewProject) -> Response:
-    """Create a project: set its key, visibility and owner."""
-    workspace, name = given.organization or "", given.name or ""
+def create(request: Request, given: Given) -> Response:
+    """Create a project: set its key, visibility (``priv``, ``pub``, ``workspace``) and owner."""
+    workspace, name = field(given, "organizationId") or "", field(given, "name") or ""
     who = _expect_maker(request, workspace)
     project, server = f"{workspace}/{name}", server_of(request)
     try:
         check_project(project)
     except PathError as error:
-        return _invalid("ERR_INVALID_NAME", str(error))
+        raise _invalid("err-invalid-name", str(error)) from error
     if project.count("/") != 1:
-        return _invalid(
-            "ERR_INVALID_NAME", "the client supports only projects named workspace/name"
-        )
-    visibility = given.visibility or "priv"
+        raise _invalid("err-invalid-name", "the client supports only projects named workspace/name")
+    visibility = field(given, "visibility") or "priv"
     allowed = sorted(_VISIBILITIES if server.accounts.may_publish(who, project) else _NON_PUBLIC)
     if visibility not in allowed:
         reason = f"expected one of {', '.join(allowed)}, got {visibility!r:.60}"
         reason += "; only owners of a workspace may make a project public"
-        more = {"requestedValue": visibility, "allowedValues": allowed}
-        return _refusal(422, "VISIBILITY_RESTRICTED", reason, **more)
+        raise Refusal(
+            422,
+            "visibility-restricted",
+            reason,
+            requestedValue=visibility,
+            allowedValues=allowed,
+        )
     if is_project(server, project):
-        return _invalid("ERR_NOT_UNIQUE", "the project exists")
-    key = given.key or key_of_project(project)
+        raise _invalid("err-not-unique", "the project exists")
+    key = field(given, "projectKey") or key_of_project(project)
     if not (
         key.isascii() and key.isalnum() and key == key.upper() and len(key) <= _MAX_KEY_CHARACTERS
     ):
-        return _refusal(
+        raise Refusal(
             422,
-            "PROJECT_KEY_INVALID",
+            "project-key-invalid",
             f"expected up to {_MAX_KEY_CHARACTERS} letters A-Z and digits",
             key=key,
         )
@@ -123,12 +124,6 @@ def delete(request: Request, project_id: Of) -> Response:
 # ---------------------------------------------------------------------- members
 
 
-def _without_services(request: Request, given: Mapping[str, Role | None]) -> dict[str, Role]:
-    # Users without a role can read because of the visibility of the project.
-    services = _service_names(request)
-    return {user: role or Role.VIEWER for user, role in given.items() if user not in services}
-
-
 def _service_names(request: Request) -> set[str]:
     return {user["name"] for user in server_of(request).accounts.users() if user["service"]}
 
@@ -147,14 +142,13 @@ def members(request: Request, project_id: Of) -> Response:
     Service accounts are not included, as with Neptune.
     """
     project = project_of(request, project_id, Role.CONTRIBUTOR)
-    accounts = server_of(request).accounts
-    found = _without_services(request, accounts.members(project))
+    accounts, services = server_of(request).accounts, _service_names(request)
+    found = dict(accounts.members(project))
     if accounts.visibility().of(project) == "workspace":
-        for user, role in _without_services(
-            request, accounts.belonging(project.partition("/")[0])
-        ).items():
-            found[user] = max(role, found.get(user, role))
-    return answer([_describe_member(*each, service=False) for each in sorted(found.items())])
+        for user, role in accounts.belonging(project.partition("/")[0]).items():
+            found[user] = max(role or Role.VIEWER, found.get(user) or Role.VIEWER)
+    people = sorted(found.keys() - services)
+    return answer([_describe_member(user, found[user], service=False) for user in people])
 
 
 @router.answers("listProjectServiceAccounts")
@@ -169,9 +163,10 @@ def accounts_of(request: Request, project_id: Of) -> Response:
 
 @router.answers("addProjectMember")
 @router.answers("addProjectServiceAccount")
-def add(request: Request, project_id: Of, given: Grant) -> Response:
+def add(request: Request, project_id: Of, given: Given) -> Response:
     """Add a user or a service account to a project with a role."""
-    user, word = given.account or given.user or "", given.role
+    account, word = field(given, "serviceAccountId"), field(given, "role")
+    user = account or field(given, "userId") or ""
     project = project_of(request, project_id, Role.OWNER)
     role = _ROLES.get(word or "")
     if role is None:
@@ -184,7 +179,7 @@ def add(request: Request, project_id: Of, given: Grant) -> Response:
     except NoSuch as error:
         raise Refusal(404, "no-user", str(error)) from error
     note(request, asker(request), "member.set", project, user=user, role=role.name.lower())
-    return answer(_describe_member(user, role, service=bool(given.account)))
+    return answer(_describe_member(user, role, service=bool(account)))
 
 
 @router.answers("deleteProjectMember")
@@ -196,7 +191,7 @@ def remove(request: Request, project_id: Of, person: User = "", account: Service
     server = server_of(request)
     found = server.accounts.members(project)
     if user not in found:
-        return _refusal(422, "NO_ACCESS", f"{user[:80]!r} has no role in {project}")
+        raise Refusal(422, "no-access", f"{user[:80]!r} has no role in {project}")
     server.accounts.set_member(user, project, None)
     note(request, asker(request), "member.set", project, user=user, role=None)
     return answer(_describe_member(user, found[user], service=bool(account)))
@@ -209,7 +204,7 @@ def remove(request: Request, project_id: Of, person: User = "", account: Service
 def workspace_members(request: Request, workspace: Workspace) -> Response:
     """Return the users of a workspace; its owners own all its projects."""
     _expect_member(request, workspace)
-    found = _without_services(request, server_of(request).accounts.belonging(workspace))
+    found, services = server_of(request).accounts.belonging(workspace), _service_names(request)
     return answer(
         [
             {
@@ -217,6 +212,7 @@ def workspace_members(request: Request, workspace: Workspace) -> Response:
                 "registeredMemberInfo": {"username": user},
             }
             for user, role in found.items()
+            if user not in services
         ]
     )
 
@@ -232,16 +228,17 @@ def service_accounts(request: Request, workspace: Workspace, deactivated: Text =
 
 
 @router.answers("createOrganizationInvitations")
-def invite(request: Request, given: Invitations) -> Response:
+def invite(request: Request, given: Given) -> Response:
     """Add existing users to a workspace; refuse others, because servers send no mail."""
-    whole = given.inner or given
-    workspace, server = whole.organization or "", server_of(request)
+    # The client nests the body once more than its document describes.
+    whole = field(given, "newOrganizationInvitations", dict) or given
+    workspace, server = field(whole, "organizationIdentifier") or "", server_of(request)
     expect(request, workspace, Role.OWNER)
     if workspace not in _known_workspaces(request):
         raise Refusal(404, "no-workspace", f"workspace {workspace[:80]!r} does not exist")
-    for each in whole.entries or []:
-        user = each.invitee or ""
-        if each.kind != "user":
+    for each in objects(whole, "invitationsEntries"):
+        user = field(each, "invitee") or ""
+        if field(each, "invitationType") != "user":
             raise Refusal(
                 400,
                 "not-here",
@@ -251,8 +248,8 @@ def invite(request: Request, given: Invitations) -> Response:
             raise Refusal(409, "taken", f"{user[:80]!r} already belongs to {workspace}")
         if not server.accounts.has_user(user):
             raise Refusal(404, "no-user", f"user {user[:80]!r} does not exist")
-        role = Role.OWNER if each.role == "owner" else None
-        role = role or (Role.CONTRIBUTOR if each.to_all else None)
+        role = Role.CONTRIBUTOR if field(each, "addToAllProjects", bool) else None
+        role = Role.OWNER if field(each, "roleGrant") == "owner" else role
         if role is None:
             server.accounts.add_to_workspace(user, workspace)
         else:
@@ -321,16 +318,11 @@ def _expect_maker(request: Request, workspace: str) -> Identity:
         raise Refusal(403, "role-too-small", hint) from error
 
 
-def _invalid(code: str, reason: str) -> Response:
+def _invalid(code: str, reason: str) -> Refusal:
     # The client does not show the texts of its own error types.
-    errors = [{"errorCode": {"name": code}, "context": {"reason": reason}}]
-    return _refusal(400, code, reason, validationErrors=[{"errors": errors}])
-
-
-def _refusal(status_code: int, error_type: str, title: str, **more: Any) -> Response:
-    more = {name: shorten(value) for name, value in more.items()}
-    body = {"code": status_code, "errorType": error_type, "title": title, **more}
-    return answer(body, status_code)
+    name = code.upper().replace("-", "_")
+    errors = [{"errorCode": {"name": name}, "context": {"reason": reason}}]
+    return Refusal(400, code, reason, validationErrors=[{"errors": errors}])
 
 
 def _existing_project(request: Request, identifier: str) -> str:
@@ -384,15 +376,8 @@ def delete_runs(
 def empty_trash(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
     """Permanently delete the trash of a project, including models and versions."""
     project, server = project_of(request, projectIdentifier, Role.OWNER), server_of(request)
-    found = trashed_runs(server, project)
-    for model, trashed in models_of(server, project):
-        found += [
-            version for version, trashed_version in versions_of(server, model) if trashed_version
-        ]
-        found += [model] if trashed else []
-    return _apply_to_each(
-        request, map(container_id, found), Role.OWNER, lambda each: _purge(request, each)
-    )
+    found = map(container_id, trashed_in(server, project))
+    return _apply_to_each(request, found, Role.OWNER, lambda each: _purge(request, each))
 
 
 def _purge(request: Request, container: Container) -> None:

@@ -19,6 +19,7 @@ from seamark.journal.folder import PROJECT_LOG, mint_run_id
 from seamark.paths import MODELS, check_key, check_place, home_of, is_inside, kind_of, model_key
 from seamark.server.access import Identity
 from seamark.server.accounts import tables
+from seamark.server.accounts.accounts import within
 from seamark.server.answering import may_read
 from seamark.server.failures import Refusal
 from seamark.server.purging import is_purged
@@ -208,18 +209,8 @@ def all_projects(server: Server, who: Identity) -> list[str]:
     return sorted(each for each in found if each.count("/") == 1 and may_read(readable, each))
 
 
-def trashed_runs(server: Server, project: str) -> list[Container]:
-    """Return the runs in the trash of a project."""
-    wait_in(server, project)
-    rows = server.store().database.fetch(_TRASHED, project=project)
-    return [Container(project, str(name)) for (name,) in rows]
-
-
 _CONFIGURED: Final = sa.union(sa.select(_project.path), sa.select(tables.project.c.path))
 _WITH_RUNS: Final = sa.select(_run.project).distinct()
-_TRASHED: Final = sa.select(_run.name).where(
-    _run.project == sa.bindparam("project"), _run.trashed == 1
-)
 API_KINDS: Final = {
     "run": "run",
     "project": "project",
@@ -299,9 +290,15 @@ def _versions_by_number(server: Server, place: str) -> dict[int, Container]:
 # ---------------------------------------------------------------------- in the trash
 
 
-def models_of(server: Server, project: str) -> list[tuple[Container, bool]]:
-    """Return the models of a project, each with whether it is in the trash."""
-    return _list_place(server, place_of_models(project))
+def trashed_in(server: Server, project: str) -> list[Container]:
+    """Return the runs, versions and models in the trash of a project, models last."""
+    wait_in(server, project)
+    statement = sa.select(_run.project, _run.name).where(
+        within(_run.project, project), _run.trashed == 1
+    )
+    found = [Container(*row) for row in server.store().database.fetch(statement)]
+    kept = [each for each in found if each.home == project and each.kind in API_KINDS]
+    return sorted(kept, key=lambda each: each.kind == "model")
 
 
 def versions_of(server: Server, model: Container) -> list[tuple[Container, bool]]:
@@ -321,7 +318,7 @@ def _list_place(server: Server, place: str) -> list[tuple[Container, bool]]:
 def new_model(server: Server, project: str, key: object) -> tuple[Container, dict[str, Any]]:
     """Reserve a key, or refuse it (409); return the new model and its first attributes."""
     model = Container(place_of_models(project), check_key(key))
-    for other, _ in models_of(server, project):
+    for other, _ in _list_place(server, model.project):
         if other.run.casefold() == model.run.casefold():
             raise _taken(model, f"there is a model {other.run!r}")
     if is_purged(server.databases.account, *model):

@@ -102,6 +102,39 @@ _LEGACY_NAMES: Final = {
     **{name: f"sys/{name}" for name in ("name", "description", "owner", "hostname", "state")},
     **{name: f"sys/{name}" for name in ("size", "tags")},
 }
+VISIBILITIES: Final = {"private": "priv", "public": "pub", "workspace": "workspace"}
+"""The client's names of visibilities."""
+SYSTEM: Final = {
+    "sys/creation_time": "datetime",
+    "sys/description": "string",
+    "sys/failed": "bool",
+    "sys/group_tags": "stringSet",
+    "sys/hostname": "string",
+    "sys/id": "string",
+    "sys/modification_time": "datetime",
+    "sys/monitoring_time": "int",
+    "sys/name": "string",
+    "sys/owner": "string",
+    "sys/ping_time": "datetime",
+    "sys/running_time": "float",
+    "sys/size": "float",
+    "sys/state": "experimentState",
+    "sys/tags": "stringSet",
+    "sys/trashed": "bool",
+}
+"""Columns of every table, even of an empty project."""
+TYPES: Final = {
+    **{kind: kind for kind in ("int", "float", "bool", "string", "datetime")},
+    **dict.fromkeys(("null", "json", "text"), "string"),
+    "float_series": "floatSeries",
+    "string_series": "stringSeries",
+    "file_series": "imageSeries",
+    "string_set": "stringSet",
+    "file": "file",
+    "file_set": "fileSet",
+    "artifact": "artifact",
+}
+"""Types of the store in the client's format."""
 _run = schema.run.c
 _ROW: Final = sa.select(_run.sys_id, _run.trashed, _run.beat, _run.state).where(
     _run.project == sa.bindparam("project"), _run.name == sa.bindparam("name")
@@ -196,43 +229,36 @@ class ContainerReader:
         name = container.project.rpartition("/")[2] if container.is_project else ""
         created = values.get("sys/creation_time") or _as_datetime(0)
         running = float(values.get("sys/running_time") or 0.0)
-        facts: dict[str, tuple[str, Any]] = {
-            "creation_time": ("datetime", created),
-            "id": ("string", sys_id or container.run),
-            "modification_time": ("datetime", values.get("sys/modification_time") or created),
-            "monitoring_time": ("int", round(running)),
-            "name": ("string", values.get("sys/name") or name or sys_id or container.run),
-            "ping_time": ("datetime", _as_datetime(beat) if beat else created),
-            "running_time": ("float", running),
-            "size": ("float", float(self.position)),
-            "state": ("experimentState", "running" if state == "running" else "idle"),
-            "tags": ("stringSet", values.get("sys/tags") or set()),
-            "group_tags": ("stringSet", values.get("sys/group_tags") or set()),
+        facts: dict[str, Any] = {
+            "sys/creation_time": created,
+            "sys/id": sys_id or container.run,
+            "sys/modification_time": values.get("sys/modification_time") or created,
+            "sys/monitoring_time": round(running),
+            "sys/name": values.get("sys/name") or name or sys_id or container.run,
+            "sys/ping_time": _as_datetime(beat) if beat else created,
+            "sys/running_time": running,
+            "sys/size": float(self.position),
+            "sys/state": "running" if state == "running" else "idle",
+            "sys/tags": values.get("sys/tags") or set(),
+            "sys/group_tags": values.get("sys/group_tags") or set(),
         }
         if container.is_project:
             visible = self.server.accounts.visibility().of(container.project)
-            facts["visibility"] = (
-                "string",
-                {"private": "priv", "public": "pub", "workspace": "workspace"}[visible],
-            )
+            facts["sys/visibility"] = VISIBILITIES[visible]
         else:
-            facts |= {
-                "description": ("string", str(values.get("sys/description") or "")),
-                "failed": ("bool", values.get("sys/failed") is True),
-                "owner": ("string", str(values.get("sys/owner") or "")),
-                "trashed": ("bool", trashed),
-            }
+            facts["sys/description"] = str(values.get("sys/description") or "")
+            facts["sys/failed"] = values.get("sys/failed") is True
+            facts["sys/owner"] = str(values.get("sys/owner") or "")
+            facts["sys/trashed"] = trashed
         if container.kind == "model_version":
-            facts["model_id"] = (
-                "string",
-                shown_id(self.server, Container(*container.project.rsplit("/", 1))),
-            )
-            facts["stage"] = ("string", str(values.get("sys/stage") or "none"))
+            model = Container(*container.project.rsplit("/", 1))
+            facts["sys/model_id"] = shown_id(self.server, model)
+            facts["sys/stage"] = str(values.get("sys/stage") or "none")
         entries = [
-            _as_attribute(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()
+            _as_attribute(path, SYSTEM.get(path, "string"), value) for path, value in facts.items()
         ]
         for path, each in found.items():
-            is_more = path.startswith("sys/") and path.removeprefix("sys/") not in facts
+            is_more = path.startswith("sys/") and path not in facts
             if is_more and not container.is_project and (one := shown(each, self.text)) is not None:
                 entries.append(one)
         return entries
@@ -242,8 +268,7 @@ def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dic
     """Return an attribute in the client's format; None if it has no type for it."""
     show = _CONVERTERS.get(attribute.family)
     if show is not None:
-        kind, more = show(attribute.value)
-        return _properties(attribute.path, kind, more)
+        return _properties(attribute.path, TYPES[attribute.family], show(attribute.value))
     if attribute.family != "atom":
         return None
     kind, value = attribute.type, attribute.value
@@ -279,36 +304,30 @@ def _properties(path: str, kind: str, more: Mapping[str, Any]) -> dict[str, Any]
     return {"name": path, "type": kind, f"{kind}Properties": properties}
 
 
-def _floats(value: Any) -> tuple[str, dict[str, Any]]:
+def _floats(value: Any) -> dict[str, Any]:
     last = value.last if value.count else None
-    return "floatSeries", {"last": last, "lastStep": shown_step(value.last_step)}
+    return {"last": last, "lastStep": shown_step(value.last_step)}
 
 
-def _strings(value: Any) -> tuple[str, dict[str, Any]]:
+def _strings(value: Any) -> dict[str, Any]:
     last = value.last if isinstance(value.last, str) or value.last is None else str(value.last)
-    return "stringSeries", {"last": last, "lastStep": shown_step(value.last_step)}
+    return {"last": last, "lastStep": shown_step(value.last_step)}
 
 
-def _file(value: Any) -> tuple[str, dict[str, Any]]:
+def _file(value: Any) -> dict[str, Any]:
     known = value or {}
     names = {name: known.get(name) or "" for name in ("name", "ext")}
-    return "file", names | {"size": known.get("size") or 0}
+    return names | {"size": known.get("size") or 0}
 
 
-_CONVERTERS: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
+_CONVERTERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "float_series": _floats,
     "string_series": _strings,
-    "file_series": lambda value: (
-        "imageSeries",
-        {"last": None, "lastStep": shown_step(value.last_step)},
-    ),
-    "string_set": lambda value: ("stringSet", {"values": sorted(value)}),
+    "file_series": lambda value: {"last": None, "lastStep": shown_step(value.last_step)},
+    "string_set": lambda value: {"values": sorted(value)},
     "file": _file,
-    "file_set": lambda value: (
-        "fileSet",
-        {"size": sum(one.get("size") or 0 for one in value.values())},
-    ),
-    "artifact": lambda value: ("artifact", {"hash": value.get("hash") or ""}),
+    "file_set": lambda value: {"size": sum(one.get("size") or 0 for one in value.values())},
+    "artifact": lambda value: {"hash": value.get("hash") or ""},
 }
 
 

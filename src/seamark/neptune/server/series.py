@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,6 +14,7 @@ from fastapi import Query, Request, Response
 
 from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
+from seamark.journal.safe import closing_fd, open_folder, remove_entry
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import RunId, read_of
 from seamark.neptune.server.operations import PART_BYTES
@@ -31,35 +31,29 @@ if TYPE_CHECKING:
 
 router: Final = Routes()
 _MAX_POINTS: Final = 10_000
-_KINDS: Final = {
-    "Float": ("float", "int"),
-    "Int": ("int",),
-    "Bool": ("bool",),
-    "String": ("string", "experimentState"),
-    "Datetime": ("datetime",),
-    "StringSet": ("stringSet",),
-    "File": ("file",),
-    "Artifact": ("artifact",),
-    "FloatSeries": ("floatSeries",),
-    "StringSeries": ("stringSeries",),
-}
+_KINDS: Final = (
+    *("float", "int", "bool", "string", "datetime", "stringSet", "file", "artifact"),
+    *("floatSeries", "stringSeries"),
+)
+_LIKE: Final = {"float": "int", "string": "experimentState"}
+"""Type that is also returned where another one is requested."""
 At = Annotated[str, Query(alias="attribute", max_length=8192)]
 Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=0)]
 
 
-def _add_single_route(name: str, kinds: tuple[str, ...]) -> None:
+def _add_single_route(kind: str) -> None:
     def get(request: Request, identifier: RunId, path: At) -> Response:
         found = read_of(request, identifier).as_attribute(path)
-        if found is None or found["type"] not in kinds:
+        if found is None or found["type"] not in (kind, _LIKE.get(kind)):
             raise missing(path)
         return answer(found[f"{found['type']}Properties"])
 
-    router.answers(f"get{name}Attribute")(get)
+    router.answers(f"get{kind[0].upper()}{kind[1:]}Attribute")(get)
 
 
-for _name, _kinds in _KINDS.items():
-    _add_single_route(_name, _kinds)
+for _kind in _KINDS:
+    _add_single_route(_kind)
 
 
 @router.answers("getFloatSeriesValues")
@@ -199,10 +193,8 @@ def _target_digest(container: Container, what: str) -> str:
 
 def _remove_old_uploads(folder: Path) -> None:
     before = time.time() - _MAX_UPLOAD_AGE_S
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < before:
-                if path.is_dir():  # of an earlier version
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+    with closing_fd(open_folder(folder)) as fd:
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < before:
+                    remove_entry(fd, path.name)  # also a folder of an earlier version

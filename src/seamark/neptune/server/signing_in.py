@@ -1,13 +1,12 @@
-"""Sign-in of Neptune's client, and the routes that are mounted for it."""
+"""Sign-in of Neptune's client."""
 
 from __future__ import annotations
 
 import time
-from importlib import import_module
 from typing import Final
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from seamark.neptune.server.answers import (
@@ -15,12 +14,10 @@ from seamark.neptune.server.answers import (
     Routes,
     access_token,
     answer,
-    asker,
     document,
     identify,
     secret_in_access_token,
 )
-from seamark.neptune.server.log import Logs
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect_somebody, open_to_all
 
@@ -107,24 +104,3 @@ def _make_token(request: Request, secret: str, user: str) -> str:
     return access_token(
         secret, user, base_of(request) + _REALM, int(time.time()) + _TOKEN_LIFETIME_S
     )
-
-
-_MODULES: Final = (
-    "signing_in",
-    "containers",
-    "series",
-    "files",
-    "tracked",
-    "table",
-    "management",
-)
-
-
-def add_routes(app: FastAPI) -> None:
-    """Add all routes; each authenticates the requester first."""
-    app.state.neptune_logs = Logs(app.state.server)
-    app.include_router(open_router)
-    for name in _MODULES:
-        app.include_router(
-            import_module(f"seamark.neptune.server.{name}").router, dependencies=[Depends(asker)]
-        )

@@ -11,11 +11,7 @@ import sqlalchemy as sa
 from fastapi import Query, Request, Response
 
 from seamark.errors import QueryError, RunNotFoundError
-from seamark.neptune.server.answers import (
-    Routes,
-    TableRequest,
-    answer,
-)
+from seamark.neptune.server.answers import Given, Routes, answer, field, objects
 from seamark.neptune.server.containers import Text, project_of
 from seamark.neptune.server.projects import (
     API_KINDS,
@@ -26,7 +22,7 @@ from seamark.neptune.server.projects import (
     split_project,
     wait_in,
 )
-from seamark.neptune.server.reading import ContainerReader, system_attributes
+from seamark.neptune.server.reading import SYSTEM, TYPES, ContainerReader, system_attributes
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of
@@ -48,37 +44,6 @@ _STATE: Final = re.compile(
     r"(`sys/state`|sys/state)(\s*:\s*\w+)?\s*(!=|=)\s*(?:\"(\w+)\"|'(\w+)'|(\w+))", re.IGNORECASE
 )
 _SET: Final = re.compile(r"(:\s*stringSet)\s*(!=|=)(?!~)", re.IGNORECASE)
-_SYSTEM: Final = {
-    "sys/creation_time": "datetime",
-    "sys/description": "string",
-    "sys/failed": "bool",
-    "sys/group_tags": "stringSet",
-    "sys/hostname": "string",
-    "sys/id": "string",
-    "sys/modification_time": "datetime",
-    "sys/monitoring_time": "int",
-    "sys/name": "string",
-    "sys/owner": "string",
-    "sys/ping_time": "datetime",
-    "sys/running_time": "float",
-    "sys/size": "float",
-    "sys/state": "experimentState",
-    "sys/tags": "stringSet",
-    "sys/trashed": "bool",
-}
-"""Columns of every table, even of an empty project."""
-_TYPES: Final = {
-    **{kind: kind for kind in ("int", "float", "bool", "string", "datetime")},
-    **dict.fromkeys(("null", "json", "text"), "string"),
-    "float_series": "floatSeries",
-    "string_series": "stringSeries",
-    "file_series": "imageSeries",
-    "string_set": "stringSet",
-    "file": "file",
-    "file_set": "fileSet",
-    "artifact": "artifact",
-}
-"""Types of the store in the client's format."""
 _VERSION_COLUMNS: Final = {"sys/model_id": "string", "sys/stage": "string", _NUMBER: "int"}
 _attribute, _run, _path = schema.attribute.c, schema.run.c, schema.path.c
 _COLUMNS: Final = (
@@ -113,7 +78,7 @@ def translate_query(query: str) -> str:
 def entries(
     request: Request,
     project_id: Annotated[str, Query(alias="projectIdentifier", max_length=8192)],
-    given: TableRequest,
+    given: Given,
     kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
 ) -> Response:
     """Return a page of runs, models or versions with the requested columns."""
@@ -122,12 +87,13 @@ def entries(
     if kind is None:
         return answer({"matchingItemCount": 0, "totalItemCount": 0, "entries": []})
     wait_in(server, project)
-    limit, offset = _MAX_PAGE_ROWS, 0
-    if given.page is not None:
-        limit = max(0, min(limit, given.page.limit if given.page.limit is not None else limit))
-        offset = max(0, given.page.offset or 0)
+    limit = field(given, "pagination.limit", int)
+    limit = _MAX_PAGE_ROWS if limit is None else max(0, min(limit, _MAX_PAGE_ROWS))
+    offset = max(0, field(given, "pagination.offset", int) or 0)
     chosen = _select_rows(server, project, kind, given, offset, max(1, limit))
-    wanted = None if given.columns is None else [each.path for each in given.columns]
+    wanted = None
+    if given.get("attributeFilters") is not None:
+        wanted = [field(each, "path") for each in objects(given, "attributeFilters")]
     found = [_entry(server, Container(*ref), wanted) for ref in chosen.refs[:limit]]
     rows = [each for each in found if each is not None]
     return answer(
@@ -164,9 +130,7 @@ def legacy(
         ascending=True,
         readable=lambda one: one == project,
     )
-    store = server.store()
-    with store.database.reading() as connection:
-        chosen = choose(store, connection, selection, server.now_ns(), unknown=lambda _: None)
+    chosen = _choose(server, selection)
     workspace, name = split_project(project)
     rows = [
         {
@@ -197,14 +161,12 @@ def _place(project: str, kind: str) -> tuple[str, Callable[[str], bool]]:
 
 
 def _select_rows(
-    server: Server, project: str, kind: str, given: TableRequest, offset: int, limit: int
+    server: Server, project: str, kind: str, given: Given, offset: int, limit: int
 ) -> Chosen:
-    sorting = given.sorting
-    by = sorting.by.name if sorting is not None and sorting.by is not None else None
-    by = by or "sys/creation_time"
+    by = field(given, "sorting.sortBy.name") or "sys/creation_time"
     if (by, kind) == ("sys/id", "model_version"):
         by = _NUMBER
-    query = translate_query((given.query.query if given.query is not None else None) or "")
+    query = translate_query(field(given, "query.query") or "")
     place, is_selected = _place(project, kind)
     try:
         selection = Selection(
@@ -215,14 +177,18 @@ def _select_rows(
             limit=limit,
             offset=offset,
             sort_by=by,
-            ascending=sorting is not None and sorting.order == "ascending",
+            ascending=field(given, "sorting.dir") == "ascending",
             readable=is_selected,
         )
-        store = server.store()
-        with store.database.reading() as connection:
-            return choose(store, connection, selection, server.now_ns(), unknown=lambda _: None)
+        return _choose(server, selection)
     except QueryError as error:
         raise Refusal(400, "query", "Syntax error", detail=str(error)) from error
+
+
+def _choose(server: Server, selection: Selection) -> Chosen:
+    store = server.store()
+    with store.database.reading() as connection:
+        return choose(store, connection, selection, server.now_ns(), unknown=lambda _: None)
 
 
 def _entry(server: Server, container: Container, wanted: list[str] | None) -> dict[str, Any] | None:
@@ -250,11 +216,11 @@ def columns(
         assert within is not None  # noqa: S101 - a condition was given
         statement = _COLUMNS.where(_run.kind == kind, within)
         rows = store.database.query(connection, statement)
-    system = _SYSTEM if kind == "run" else _SYSTEM | _VERSION_COLUMNS
+    system = SYSTEM if kind == "run" else SYSTEM | _VERSION_COLUMNS
     found = set(system.items())
     for path, type_ in rows:
-        if type_ in _TYPES and path not in system:
-            found.add((path, _TYPES[type_]))
+        if type_ in TYPES and path not in system:
+            found.add((path, TYPES[type_]))
     is_selected = _path_filter(search)
     selected = sorted(pair for pair in found if is_selected(pair[0]))
     shown = [{"name": name, "type": kind} for name, kind in selected[:_MAX_COLUMNS]]

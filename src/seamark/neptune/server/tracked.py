@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import Body, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from seamark.errors import ArgumentError
 from seamark.journal.folder import PROJECT_LOG
-from seamark.neptune.server.answers import Routes, answer
+from seamark.neptune.server.answers import Given, Routes, answer
 from seamark.neptune.server.containers import log_of, project_of
 from seamark.neptune.server.operations import BatchOperations, keep_content
 from seamark.neptune.server.projects import Container
@@ -33,7 +33,6 @@ _MAX_SIZE: Final = 1 << 63
 
 Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
 Hash = Annotated[str, Query(alias="hash", pattern="^([0-9a-f]{8,128})?$")]
-Files = Annotated[dict[str, Any], Body()]
 
 
 @router.answers("createNewArtifact")
@@ -45,7 +44,7 @@ def create(request: Request, project_id: Of, given: Hash, size: int = 0) -> Resp
 
 
 @router.answers("uploadArtifactFilesMetadata")
-def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
+def upload(request: Request, project_id: Of, given: Hash, body: Given) -> Response:
     """Store the file metadata of an artifact."""
     _server, log = _project_log(request, project_id, Role.CONTRIBUTOR)
     files = _parse_files(body.get("files"))
@@ -55,7 +54,7 @@ def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
 
 
 @router.answers("createArtifactVersion")
-def extend(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
+def extend(request: Request, project_id: Of, given: Hash, body: Given) -> Response:
     """Create an artifact from the files of another one and new files, which take precedence."""
     server, log = _project_log(request, project_id, Role.CONTRIBUTOR)
     known = files_of(server, log, given)

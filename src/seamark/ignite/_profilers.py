@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import logging
-import math
 import os
 import sys
 import weakref
@@ -20,12 +19,12 @@ from typing import Any, ClassVar, Final, Literal
 
 import ignite.handlers
 import torch
-from ignite.engine import Engine, Events
+from ignite.engine import Engine
 
 from seamark.errors import ArgumentError
 from seamark.ignite import _host
 from seamark.ignite._clock import EngineClock
-from seamark.ignite._times import IGNORED, EventTimes, RunTimes
+from seamark.ignite._times import EventTimes, RunTimes
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 from seamark.profiling import (
     Durations,
@@ -106,11 +105,6 @@ class EngineProfiler(ABC):
 
     # ------------------------------------------------------------ called by the clock
 
-    @property
-    def due_ns(self) -> float:
-        """Time of the next call of `end_iteration`, by ``time.perf_counter_ns``."""
-        return math.inf if self._record is None else self._record.due_ns
-
     def begin(self, times: RunTimes) -> None:
         self.times = times
         self._is_summed_up = False
@@ -119,6 +113,7 @@ class EngineProfiler(ABC):
             self._record.at_end(self._sum_up)  # an exception ends a run without an event
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
+        """Record the means of about a second."""
         if self._record is not None:
             self._record.row(now_ns, self._sources(self.times), iteration)
 
@@ -131,15 +126,14 @@ class EngineProfiler(ABC):
 
     def _sum_up(self) -> None:
         if self._record is not None and not self._is_summed_up:
-            times = self._times()
             self._is_summed_up = True
             self._summed_up_ns = perf_counter_ns()
+            times = self._times()
             iteration = position_parts(times.processing.last_at)[1]
             self._record.row(self._summed_up_ns, self._sources(times), iteration)
-            self._summarize(self._record)
+            self._summarize(self._record, times)
 
-    def _summarize(self, record: TimesInRun) -> None:
-        times = self._times()
+    def _summarize(self, record: TimesInRun, times: RunTimes) -> None:
         record.summary(self._sources(times), times.breakdown(by_handler=self._by_handler))
 
     def _sources(self, times: RunTimes) -> list[Durations]:
@@ -178,7 +172,7 @@ class EngineProfiler(ABC):
         """
         record = TimesInRun(run, namespace, self._kind)
         if self.times.began:
-            self._summarize(record)
+            self._summarize(record, self._times())
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -262,7 +256,7 @@ class BasicTimeProfiler(EngineProfiler):
 
     _kind = "events"
     _by_handler = False
-    events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
+    events_to_ignore: ClassVar[list[Any]] = ignite.handlers.BasicTimeProfiler.events_to_ignore
 
     def _reported(self) -> list[EventTimes]:
         events = list(self._times().events.values())

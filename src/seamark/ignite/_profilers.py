@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import logging
-import math
 import os
 import sys
 import weakref
@@ -20,12 +19,12 @@ from typing import Any, ClassVar, Final, Literal
 
 import ignite.handlers
 import torch
-from ignite.engine import Engine, Events
+from ignite.engine import Engine
 
 from seamark.errors import ArgumentError
 from seamark.ignite import _host
 from seamark.ignite._clock import EngineClock
-from seamark.ignite._times import IGNORED, EventTimes, RunTimes
+from seamark.ignite._times import EventTimes, RunTimes
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 from seamark.profiling import (
     Durations,
@@ -48,6 +47,7 @@ class EngineProfiler(ABC):
 
     _kind: ClassVar[str]
     _by_handler: ClassVar[bool]
+    events_to_ignore: ClassVar[list[Any]] = []
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
         if cuda not in ("off", "events"):
@@ -105,11 +105,6 @@ class EngineProfiler(ABC):
 
     # ------------------------------------------------------------ called by the clock
 
-    @property
-    def due_ns(self) -> float:
-        """Time of the next call of `end_iteration`, by ``time.perf_counter_ns``."""
-        return math.inf if self._record is None else self._record.due_ns
-
     def begin(self, times: RunTimes) -> None:
         self.times = times
         self._is_summed_up = False
@@ -118,27 +113,26 @@ class EngineProfiler(ABC):
             self._record.at_end(self._sum_up)  # an exception ends a run without an event
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
+        """Record the means of about a second."""
         if self._record is not None:
             self._record.row(now_ns, self._sources(self.times), iteration)
 
     def end(self, times: RunTimes) -> None:
         """Record the summary, but not every time for an engine that runs often."""
         self.times = times
-        self._is_summed_up = False
         if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
             self._sum_up()
 
     def _sum_up(self) -> None:
         if self._record is not None and not self._is_summed_up:
-            times = self._times()
             self._is_summed_up = True
             self._summed_up_ns = perf_counter_ns()
-            iteration = position_parts(times.processing.last_at)[1]
+            times = self._times()
+            iteration = position_parts(times.at)[1]
             self._record.row(self._summed_up_ns, self._sources(times), iteration)
-            self._summarize(self._record)
+            self._summarize(self._record, times)
 
-    def _summarize(self, record: TimesInRun) -> None:
-        times = self._times()
+    def _summarize(self, record: TimesInRun, times: RunTimes) -> None:
         record.summary(self._sources(times), times.breakdown(by_handler=self._by_handler))
 
     def _sources(self, times: RunTimes) -> list[Durations]:
@@ -148,6 +142,15 @@ class EngineProfiler(ABC):
 
     def _times(self) -> RunTimes:
         return self.times.now()
+
+    def _reported(self) -> list[EventTimes]:
+        events = list(self._times().events.values())
+        return [one for one in events if one.key not in self.events_to_ignore]
+
+    @property
+    def event_handlers_names(self) -> dict[Any, list[str]]:
+        """Names of the handlers of each event."""
+        return {one.key: one.names for one in self._reported()}
 
     def stats(self) -> list[TimeStat]:
         """Return statistics of the latest run, at any time.
@@ -177,7 +180,7 @@ class EngineProfiler(ABC):
         """
         record = TimesInRun(run, namespace, self._kind)
         if self.times.began:
-            self._summarize(record)
+            self._summarize(record, self._times())
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -261,11 +264,7 @@ class BasicTimeProfiler(EngineProfiler):
 
     _kind = "events"
     _by_handler = False
-    events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
-
-    def _reported(self) -> list[EventTimes]:
-        events = list(self._times().events.values())
-        return [one for one in events if one.key not in self.events_to_ignore]
+    events_to_ignore: ClassVar[list[Any]] = ignite.handlers.BasicTimeProfiler.events_to_ignore
 
     def get_results(self) -> dict[str, dict[str, Any]]:
         """Return aggregated times of the latest run, in seconds.
@@ -346,11 +345,6 @@ class BasicTimeProfiler(EngineProfiler):
     def event_handlers_times(self) -> dict[Any, torch.Tensor]:
         """Seconds of all handlers together for each occurrence of an event, by event."""
         return {one.key: torch.tensor(_seconds_of(one)) for one in self._reported()}
-
-    @property
-    def event_handlers_names(self) -> dict[Any, list[str]]:
-        """Names of the handlers of each event."""
-        return {one.key: one.names for one in self._reported()}
 
     @property
     def max_epochs(self) -> int | None:
@@ -460,13 +454,8 @@ class HandlersTimeProfiler(EngineProfiler):
         """Seconds of each call, by event and by name of the handler."""
         return {
             one.key: {source.name: _seconds_of(source) for source in list(one.handlers.values())}
-            for one in list(self._times().events.values())
+            for one in self._reported()
         }
-
-    @property
-    def event_handlers_names(self) -> dict[Any, list[str]]:
-        """Names of the handlers of each event."""
-        return {one.key: one.names for one in list(self._times().events.values())}
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:

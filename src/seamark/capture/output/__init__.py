@@ -52,7 +52,7 @@ class Output:
         limit: Limit,
         secrets: Secrets,
     ) -> None:
-        self._queue: deque[tuple[str, str]] = deque()
+        self._queue: deque[tuple[Tee, str]] = deque()
         # Whether the thread ends. Conditions and events of `threading` hold a lock while they are
         # set; a signal handler may interrupt that, and needs it.
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -182,11 +182,11 @@ class Output:
         for stream in running.values():
             stream.source.reopen()
         found: list[tuple[str, list[str]]] = []
-        for name, text in (self._queue.popleft() for _ in range(count)):
+        for tee, text in (self._queue.popleft() for _ in range(count)):
             recent = found if len(found) >= _MAX_PIECES else found[-1:]
-            texts = next((texts for known, texts in reversed(recent) if known == name), None)
+            texts = next((texts for known, texts in reversed(recent) if known == tee.name), None)
             if texts is None:
-                found.append((name, texts := []))
+                found.append((tee.name, texts := []))
             texts.append(text)
         return found
 

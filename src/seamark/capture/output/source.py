@@ -137,11 +137,10 @@ def _wrap_text_write(
     def write(text: Any, /) -> Any:
         written = original(text)
         try:
-            cost = len(text) + _TEXT_OVERHEAD
             for receiver in wrapper.receivers:
-                receiver.room -= cost  # without a call, so that no other thread runs in between
+                receiver.room -= len(text) + _TEXT_OVERHEAD
                 if receiver.room > 0:
-                    receiver.append((receiver.name, text))
+                    receiver.queue.append((receiver, text))
                 else:
                     receiver.handle_overflow(text)
         except Exception as error:  # noqa: BLE001 - see `let_pass`; the text is already written
@@ -182,18 +181,17 @@ class Tee(Source):
 
     Args:
         name: Name of the stream.
-        queue: Texts of the streams of a run, with their names, in the order of writing.
+        queue: Texts of the streams of a run, with their sources, in the order of writing.
         wake: Function that requests that the queue is taken early; never waits.
 
     Attributes:
-        append: Function that adds a text to the queue.
         room: Number of characters that may be queued before `handle_overflow` is called.
     """
 
     def __init__(
-        self, name: str, queue: deque[tuple[str, str]], wake: Callable[[str], None]
+        self, name: str, queue: deque[tuple[Tee, str]], wake: Callable[[str], None]
     ) -> None:
-        self.name, self.append, self._wake = name, queue.append, wake
+        self.name, self.queue, self._wake = name, queue, wake
         self._wrapper: _WriteWrapper | None = None
         self._missing = 0
         self.reopen()
@@ -239,7 +237,7 @@ class Tee(Source):
             self._is_overfull = True
             self.room = _MAX_QUEUED_CHARS - FRAME_BYTES
             kept = text[:_MAX_QUEUED_CHARS]
-            self.append((self.name, kept))
+            self.queue.append((self, kept))
             self._wake(self.name)
         if len(kept) < len(text):
             # Estimated from the beginning, because the text may have any size.

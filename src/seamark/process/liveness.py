@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from seamark.process.interrupts import let_pass, quietly
 
@@ -180,13 +180,6 @@ class Crash:
     detail: str = ""
 
 
-class _LoggedEnd(NamedTuple):
-    """End of a process in the kernel's log; time in seconds since boot, without sleep."""
-
-    reason: str
-    at_s: float
-
-
 # --------------------------------------------------------------------- recorded by a process
 
 
@@ -341,19 +334,22 @@ class Evidence:
         start_s = start / os.sysconf("SC_CLK_TCK")
         silent_s = self._now_s - last_t / 1e9
         found = None
-        for ended in self._logged_ends.get(pid, ()):
-            since_s = awake_s - ended.at_s
-            if ended.at_s + asleep_s + slack_s < start_s:
+        for reason, at_s in self._logged_ends.get(pid, ()):
+            since_s = awake_s - at_s
+            if at_s + asleep_s + slack_s < start_s:
                 continue  # an earlier process with this pid
             if since_s + asleep_s + slack_s + _MAX_SILENCE_S < silent_s:
                 continue  # a later process
-            found = ended.reason
+            found = reason
         return found
 
     @functools.cached_property
-    def _logged_ends(self) -> dict[int, list[_LoggedEnd]]:
-        """Logged ends of processes by pid. Source: ``Documentation/ABI/testing/dev-kmsg``."""
-        found: dict[int, list[_LoggedEnd]] = {}
+    def _logged_ends(self) -> dict[int, list[tuple[str, float]]]:
+        """Logged ends of processes by pid: reason, and seconds since boot without sleep.
+
+        Source: ``Documentation/ABI/testing/dev-kmsg``.
+        """
+        found: dict[int, list[tuple[str, float]]] = {}
         for line in _log_lines(self._root / "dev/kmsg"):
             match = _RECORD.match(line)
             if match is None or int(match[1]) >> 3 != _KERNEL_FACILITY:
@@ -364,9 +360,7 @@ class Evidence:
                 (_FAULT, SEGMENTATION_FAULT),
             ):
                 if (named := pattern.match(match[3])) is not None:
-                    found.setdefault(int(named[1]), []).append(
-                        _LoggedEnd(reason, int(match[2]) / 1e6)
-                    )
+                    found.setdefault(int(named[1]), []).append((reason, int(match[2]) / 1e6))
         return found
 
     # ---------------------------------------------------------------- control groups

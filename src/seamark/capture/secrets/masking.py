@@ -48,7 +48,7 @@ from seamark.capture.secrets.shapes import (
     may_hold_shape,
     secret_values,
 )
-from seamark.capture.secrets.text import mask_named, named_changes
+from seamark.capture.secrets.text import TextParser, mask_named
 
 __all__ = [
     "MASK",
@@ -244,7 +244,8 @@ def mask_file(
     if "pgpass" in name.lower():
         text = _PGPASS.sub(rf"\1{MASK}", text)
     is_prose = _PROSE_SUFFIX.search(name.lower()) is not None
-    return apply_changes(text, pace(named_changes(text, rules, is_file=True, is_prose=is_prose)))
+    parser = TextParser(text, rules, is_file=True, is_prose=is_prose)
+    return apply_changes(text, pace(parser.changes()))
 
 
 # --------------------------------------------------------------------- command lines

@@ -167,7 +167,7 @@ def test_nested_runs_each_record_from_start_to_stop(stdout):
     first = init_run(**ON)
     print("one")
     second = init_run(**ON)
-    assert threads() == ["seamark-output"] * 2
+    assert threads() == ["seamark-output"]
     print("two")
     first.stop()
     print("three")
@@ -293,7 +293,7 @@ def test_one_object_for_both_streams_is_recorded_once_with_its_own_arguments(std
 @pytest.fixture
 def slow_streams(monkeypatch):
     """Both streams, of which nothing is recorded before the end."""
-    monkeypatch.setattr("seamark.capture.output._MAX_DELAY_S", 3600.0)
+    monkeypatch.setattr("seamark.capture.output.recording._MAX_DELAY_S", 3600.0)
     for name in ("stdout", "stderr"):
         stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
         monkeypatch.setattr(sys, name, stream)

@@ -1,19 +1,27 @@
-"""Recording of the output of one stream, within its limit."""
+"""Recording of output by one thread for all streams and runs of a process."""
 
 from __future__ import annotations
 
 import codecs
+import logging
 import re
+import threading
 import time
-from collections.abc import Callable
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from seamark.capture.output.hiding import hide, unfinished_secret_from
-from seamark.capture.output.source import FRAME_BYTES, Source, size_of
+from seamark.capture.output.source import FRAME_BYTES, OUTPUT_QUEUE, Source, size_of
 from seamark.capture.part import Recorder
 from seamark.capture.secrets import Secrets
 from seamark.capture.switches import Limit
 from seamark.pictures.terminal import collapse
+from seamark.process import fork
+
+_T = TypeVar("_T")
+
+log = logging.getLogger("seamark")
 
 _MAX_ESCAPE_CHARS: Final = 1 << 9
 # Characters before a piece of a line, and at its start, that are searched together for secrets.
@@ -99,7 +107,7 @@ def _format_size(count: int) -> str:
 
 
 class Recording:
-    """Recorder of the output of one source, for use by one thread.
+    """Recorder of the output of one source. Only `path` may be used by several threads at a time.
 
     Attributes:
         until: Time on the clock after which text is only counted.
@@ -229,3 +237,137 @@ class Recording:
         if recorded != self.left_out and (at_once or now >= at + _COUNT_INTERVAL_S):
             self._recorded_count = (self.left_out, now)
             self._run.assign_quietly({f"{self.path}_left_out": self.left_out})
+
+
+# Fraction of the time of `remove` in which text is still recorded.
+_RECORDING_SHARE: Final = 0.75
+# Minimum of that time, in seconds, if other parts have used up the time.
+_MIN_RECORDING_S: Final = 0.25
+# Time that text waits, in seconds; with the time to record it, less than half a second.
+_MAX_DELAY_S: Final = 0.45
+# Maximum time that `request_drain` waits for text in pipes, in seconds.
+_SETTLE_S: Final = 0.3
+
+
+class RecordingThread:
+    """Thread that records the streams of all runs of a process.
+
+    The thread takes new output twice a second, or when there is much. It ends with the last stream.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        fork.register(self._reset)
+
+    def _reset(self) -> None:
+        # A forked child has no thread, and records nothing.
+        self._lock = threading.RLock()
+        self._streams: tuple[Recording, ...] = ()
+        self._ending: deque[tuple[Recording, threading.Event]] = deque()
+        self._thread: threading.Thread | None = None
+        self._requested = self._completed = 0
+
+    def add(self, streams: Iterable[Recording]) -> None:
+        """Record streams with started sources; raise RuntimeError if the thread cannot start."""
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(
+                    target=self._run_thread, name="seamark-output", daemon=True
+                )
+                thread.start()
+                self._thread = thread
+            self._streams += tuple(streams)
+
+    def remove(self, streams: Iterable[Recording], timeout_s: float) -> None:
+        """Record the remaining output of streams and stop; the thread may exceed the timeout."""
+        now = time.monotonic()
+        deadline = now + timeout_s
+        ended = [(stream, threading.Event()) for stream in streams]
+        for stream, _ in ended:  # later text is only counted, which also takes a moment
+            stream.until = now + max(_RECORDING_SHARE * timeout_s, _MIN_RECORDING_S)
+        with self._lock:
+            thread = self._thread
+            self._ending.extend(ended)
+        OUTPUT_QUEUE.wake()
+        if thread is None or not thread.is_alive() or thread is threading.current_thread():
+            self._finish_streams()
+            return
+        for _, event in ended:
+            event.wait(max(0.0, deadline - time.monotonic()))
+        if not self._streams:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def request_drain(self) -> None:
+        """Request that output is recorded at once, without locks or waiting; see `drained`.
+
+        For signal handlers, after which the process may end.
+        """
+        if self._thread is not None:
+            self._requested += 1
+            OUTPUT_QUEUE.wake()
+
+    @property
+    def drained(self) -> bool:
+        """Whether output from before the last `request_drain` is recorded."""
+        return self._thread is None or self._completed == self._requested
+
+    # ---------------------------------------------------------------- the thread
+
+    def _run_thread(self) -> None:
+        while True:
+            self._wait()
+            requested = self._requested
+            if requested != self._completed:
+                for stream in self._streams:
+                    _attempt(stream, stream.source.settle, time.monotonic() + _SETTLE_S)
+            self._record()
+            self._completed = requested
+            self._finish_streams()
+            with self._lock:
+                if not self._streams and not self._ending:
+                    self._thread = None
+                    return
+
+    def _record(self) -> None:
+        """Record new output of all streams in the order of writing."""
+        streams, added = self._streams, set()
+        for receivers, texts in OUTPUT_QUEUE.take():
+            for stream in streams:
+                if stream.source in receivers:
+                    added.add(stream)
+                    _attempt(stream, stream.record, "".join(texts))
+        for stream in streams:
+            text = _attempt(stream, stream.source.take) or ""
+            if text or stream not in added:
+                _attempt(stream, stream.record, text)  # "" records the text that was held back
+            _attempt(stream, stream.settle)
+
+    def _finish_streams(self) -> None:
+        while self._ending:
+            ending = [self._ending.popleft() for _ in range(len(self._ending))]
+            for stream, _ in ending:
+                _attempt(stream, stream.source.leave)
+            self._record()
+            for stream, ended in ending:
+                with self._lock:
+                    self._streams = tuple(each for each in self._streams if each is not stream)
+                _attempt(stream, stream.finish)
+                ended.set()
+
+    def _wait(self) -> None:
+        until = time.monotonic() + _MAX_DELAY_S
+        while not self._ending and self.drained and (remaining := until - time.monotonic()) > 0:
+            if any(each.source.full and each.may_record for each in self._streams):
+                return
+            OUTPUT_QUEUE.wait(remaining)
+
+
+def _attempt(stream: Recording, call: Callable[..., _T], *args: Any) -> _T | None:
+    try:
+        return call(*args)
+    except Exception:
+        log.debug("seamark: %s could not be recorded", stream.path, exc_info=True)
+        return None
+
+
+RECORDING_THREAD: Final = RecordingThread()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import logging
+import queue
 import sys
 import threading
 import weakref
@@ -34,8 +36,10 @@ class Source:
     Attributes:
         lost: Number of bytes lost so far.
         broken: Reason why no more text can be taken, or None.
+        full: Whether so much text is queued that it should be taken early.
     """
 
+    full = False
     lost = 0
     broken: str | None = None
 
@@ -47,14 +51,11 @@ class Source:
         """Return new output."""
         return ""
 
-    def reopen(self) -> None:
-        """Accept text for the queue again, because queued text is taken now; see `Tee`."""
-
     def settle(self, deadline: float) -> None:
         """Wait until the written text can be taken, at most until ``deadline`` (monotonic)."""
 
     def leave(self) -> None:
-        """Add no more text to the queue; see `Tee`."""
+        """Receive no more text from the common queue; see `Tee`."""
 
     def stop(self) -> str:
         """Stop, and return the remaining text."""
@@ -68,21 +69,66 @@ _MAX_QUEUED_CHARS: Final = 2 << 20
 _TEXT_OVERHEAD: Final = 64
 # Attributes that a replaced write copies from the original.
 _COPIED_ATTRIBUTES: Final = ("__name__", "__qualname__", "__doc__")
-
-_lock = threading.RLock()  # reentrant, because a signal handler may stop a run
-_wrappers: Final[weakref.WeakSet[_WriteWrapper]] = weakref.WeakSet()
-
-
-def _restore_streams() -> None:
-    """Restore the streams in a forked child, whose output is not recorded."""
-    global _lock  # noqa: PLW0603 - the parent's lock may be held
-    _lock = threading.RLock()
-    for wrapper in list(_wrappers):
-        wrapper.receivers = ()
-        wrapper.close()
+# Maximum number of pieces into which new output of all streams is divided.
+_MAX_PIECES: Final = 32
 
 
-fork.register(_restore_streams)
+class _OutputQueue:
+    """Text written to the streams of this process, in the order of writing, until it is recorded.
+
+    Attributes:
+        texts: Texts with their receivers.
+    """
+
+    def __init__(self) -> None:
+        self.texts: deque[tuple[tuple[Tee, ...], str]] = deque()
+        self.wrappers: weakref.WeakSet[_WriteWrapper] = weakref.WeakSet()
+        self.reset()
+        fork.register(self.reset)
+
+    def reset(self) -> None:
+        """Reset, in a forked child: remove all receivers and restore the streams."""
+        self.lock = threading.RLock()
+        # Conditions and events of `threading` hold a lock while they are set; a signal handler may
+        # interrupt that, and needs it.
+        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.texts.clear()
+        for wrapper in list(self.wrappers):
+            wrapper.receivers = ()
+            wrapper.close()
+
+    def wake(self) -> None:
+        """Wake the thread that waits, or make its next `wait` return at once. Never waits."""
+        self._requests.put(None)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for `wake`."""
+        with contextlib.suppress(queue.Empty):
+            self._requests.get(timeout=timeout_s)
+
+    def take(self) -> list[tuple[tuple[Tee, ...], list[str]]]:
+        """Return new output of all streams, each piece with its receivers."""
+        found: list[tuple[tuple[Tee, ...], list[str]]] = []
+        with self.lock:
+            wrappers = list(self.wrappers)
+            for wrapper in wrappers:  # before the text: lost text follows all queued text
+                for receiver in wrapper.receivers:
+                    receiver.lost = receiver.missing
+            for _ in range(len(self.texts)):  # ends even if the program prints all the time
+                receivers, text = self.texts.popleft()
+                recent = found if len(found) >= _MAX_PIECES else found[-1:]
+                texts = next(
+                    (texts for known, texts in reversed(recent) if known is receivers), None
+                )
+                if texts is None:
+                    found.append((receivers, texts := []))
+                texts.append(text)
+            for wrapper in wrappers:
+                wrapper.reopen()
+        return found
+
+
+OUTPUT_QUEUE: Final = _OutputQueue()
 
 
 class _WriteWrapper:
@@ -91,13 +137,16 @@ class _WriteWrapper:
     Raises TypeError if the object does not allow it.
 
     Attributes:
-        receivers: Sources that receive the text.
+        room: Number of characters that may be queued before `handle_overflow` is called.
+        receivers: Sources that receive the text; without any, nothing is queued.
+        is_overfull: Whether so much text is queued that it should be taken early.
     """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self._before: Any = vars(stream).get("write")
         self.receivers: tuple[Tee, ...] = ()
+        self.reopen()
         wrap = _wrap_text_write if isinstance(stream, io.TextIOWrapper) else _wrap_any_write
         self.write = wrap(stream.write, self)
         self.write.seamark_wrapper = self  # type: ignore[attr-defined]
@@ -108,20 +157,45 @@ class _WriteWrapper:
             raise TypeError(
                 f"{type(stream).__name__} does not allow its write method to be replaced"
             )
-        _wrappers.add(self)
+        OUTPUT_QUEUE.wrappers.add(self)
 
     @property
     def is_on_top(self) -> bool:
         """Whether this is the current ``write`` of the stream."""
         return vars(self.stream).get("write") is self.write
 
+    def reopen(self) -> None:
+        """Accept text again, if there are receivers."""
+        self.is_overfull = False
+        self.room = FRAME_BYTES if self.receivers else 0
+
     def close(self) -> None:
         """Restore the previous ``write``; if other code has replaced ours, it only forwards."""
+        self.reopen()
         if self.is_on_top:
             own = vars(self.stream)
             del own["write"]
             if self._before is not None:
                 own["write"] = self._before
+
+    def handle_overflow(self, text: str) -> None:
+        """Handle a text beyond `room`: request that the queue is taken, or leave the text out."""
+        receivers = self.receivers
+        if not receivers:
+            return
+        kept = ""
+        if not self.is_overfull:
+            self.is_overfull = True
+            self.room = _MAX_QUEUED_CHARS - FRAME_BYTES
+            kept = text[:_MAX_QUEUED_CHARS]
+            OUTPUT_QUEUE.texts.append((receivers, kept))
+            OUTPUT_QUEUE.wake()
+        if len(kept) < len(text):
+            # Estimated from the beginning, because the text may have any size.
+            begin = text[:_MAX_QUEUED_CHARS]
+            size = size_of(begin) * (len(text) - len(kept)) // len(begin)
+            for receiver in receivers:
+                receiver.missing += size
 
 
 def _wrap_text_write(
@@ -132,17 +206,18 @@ def _wrap_text_write(
     All streams of `io` have this signature. It takes half the time of a function for any arguments,
     and is called twice for each ``print``.
     """
+    texts = OUTPUT_QUEUE.texts
 
     @functools.wraps(original, assigned=_COPIED_ATTRIBUTES, updated=())
     def write(text: Any, /) -> Any:
         written = original(text)
         try:
-            for receiver in wrapper.receivers:
-                receiver.room -= len(text) + _TEXT_OVERHEAD
-                if receiver.room > 0:
-                    receiver.queue.append((receiver, text))
-                else:
-                    receiver.handle_overflow(text)
+            cost = len(text) + _TEXT_OVERHEAD
+            wrapper.room -= cost  # without a call, so that no other thread runs in between
+            if wrapper.room > 0:
+                texts.append((wrapper.receivers, text))
+            else:
+                wrapper.handle_overflow(text)
         except Exception as error:  # noqa: BLE001 - see `let_pass`; the text is already written
             let_pass(error)
         return written
@@ -176,39 +251,32 @@ class Tee(Source):
     not captured.
 
     The original write is called first, and its result is returned or its exception raised. Then the
-    text is added to the queue of the run by one `deque.append`, without locks or waiting, also in
+    text is added to the common queue by one `deque.append`, without locks or waiting, also in
     threads and signal handlers.
 
-    Args:
-        name: Name of the stream.
-        queue: Texts of the streams of a run, with their sources, in the order of writing.
-        wake: Function that requests that the queue is taken early; never waits.
-
     Attributes:
-        room: Number of characters that may be queued before `handle_overflow` is called.
+        missing: Number of bytes left out so far.
     """
 
-    def __init__(
-        self, name: str, queue: deque[tuple[Tee, str]], wake: Callable[[str], None]
-    ) -> None:
-        self.name, self.queue, self._wake = name, queue, wake
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._wrapper: _WriteWrapper | None = None
-        self._missing = 0
-        self.reopen()
+        self.missing = 0
 
     def start(self) -> None:
         """Start to receive output; do nothing if that is impossible."""
         stream = self._stream()
         if stream is None:
             return
-        with _lock:
+        with OUTPUT_QUEUE.lock:
             try:
                 # One below a wrapper of other code is not used, because it may have been removed.
                 self._wrapper = _wrapper_of(vars(stream).get("write")) or _WriteWrapper(stream)
             except (AttributeError, TypeError, ValueError) as error:
-                log.debug("seamark: sys.%s cannot be recorded: %r", self.name, error)
+                log.debug("seamark: sys.%s cannot be recorded: %r", self._name, error)
             else:
                 self._wrapper.receivers += (self,)
+                self._wrapper.reopen()
 
     def renew(self) -> None:
         """Change to the current stream object; wrap it again if other code removed the wrapper."""
@@ -219,39 +287,25 @@ class Tee(Source):
 
     def _stream(self) -> Any:
         # A StringIO is a temporary redirection, as by `contextlib.redirect_stdout`.
-        stream = getattr(sys, self.name, None)
+        stream = getattr(sys, self._name, None)
         if isinstance(stream, io.StringIO):
-            return getattr(sys, f"__{self.name}__", None) or stream
+            return getattr(sys, f"__{self._name}__", None) or stream
         return stream
 
-    def reopen(self) -> None:
-        """Accept text for the queue again."""
-        self.lost = self._missing
-        self._is_overfull = False
-        self.room = FRAME_BYTES
-
-    def handle_overflow(self, text: str) -> None:
-        """Handle a text beyond `room`: request that the queue is taken, or leave the text out."""
-        kept = ""
-        if not self._is_overfull:
-            self._is_overfull = True
-            self.room = _MAX_QUEUED_CHARS - FRAME_BYTES
-            kept = text[:_MAX_QUEUED_CHARS]
-            self.queue.append((self, kept))
-            self._wake(self.name)
-        if len(kept) < len(text):
-            # Estimated from the beginning, because the text may have any size.
-            begin = text[:_MAX_QUEUED_CHARS]
-            self._missing += size_of(begin) * (len(text) - len(kept)) // len(begin)
-
     def leave(self) -> None:
-        """Add no more text to the queue; earlier text is in it."""
-        with _lock:
+        """Receive no more text; earlier text is in the queue."""
+        with OUTPUT_QUEUE.lock:
             wrapper, self._wrapper = self._wrapper, None
+            self.lost = self.missing
             if wrapper is not None:
                 wrapper.receivers = tuple(each for each in wrapper.receivers if each is not self)
                 if not wrapper.receivers:
                     wrapper.close()
+
+    @property
+    def full(self) -> bool:  # type: ignore[override]
+        """Whether so much text is queued that it should be taken early."""
+        return self._wrapper is not None and self._wrapper.is_overfull
 
 
 def _wrapper_of(write: Any) -> _WriteWrapper | None:

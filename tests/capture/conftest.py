@@ -17,7 +17,7 @@ import seamark
 @pytest.fixture(autouse=True)
 def _captured(captured: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Record what is recorded by default, and let git take its time on a busy machine."""
-    monkeypatch.setattr("seamark.capture.code.repository.TIMEOUT_S", 60.0)
+    monkeypatch.setattr("seamark.capture.code.code.TIMEOUT_S", 60.0)
 
 
 @dataclass

@@ -19,9 +19,9 @@ from seamark.process.interrupts import quietly
 SECRET = "topsecret99"
 # However busy this machine is, git gets the time it needs, and the run waits for what is found out.
 SCRIPT = """
-    import sys, threading, seamark.capture.code.repository
+    import sys, threading, seamark.capture.code.code
     import seamark.capture.facts, seamark.capture.hardware
-    seamark.capture.code.repository.TIMEOUT_S = 60
+    seamark.capture.code.code.TIMEOUT_S = 60
     seamark.capture._STOP_TIMEOUT_S = seamark.capture.facts._GRACE_S = 60
     seamark.capture.hardware.BEGIN_S = 60  # facts of the machine: see test_hardware.py
     run = seamark.init_run(SWITCHES)

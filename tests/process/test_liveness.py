@@ -37,12 +37,13 @@ def header(monkeypatch):
 
 
 @pytest.fixture
-def crash(tmp_path, header):
+def crash(tmp_path, header, monkeypatch):
     """Return what is found of the process; it recorded last ten seconds ago."""
+    monkeypatch.setattr("seamark.process.liveness.time.clock_gettime", lambda _: UP)
     header["start"] = int(UP - 100) * 100
 
     def ask(*, silent_s=10, **more):
-        evidence = Evidence(tmp_path, NOW, (UP, UP))
+        evidence = Evidence(tmp_path, NOW)
         return evidence.crash({**header, **more}, NOW - int(silent_s * S))
 
     return ask
@@ -177,7 +178,7 @@ def test_restart_of_the_host_is_the_reason_where_boots_are_known(tmp_path, crash
 
 
 def test_silent_process_that_is_there_is_not_called_gone(tmp_path, header):
-    found = Evidence(tmp_path, NOW, (UP, UP)).crash(process_facts(), NOW - 1000 * S)
+    found = Evidence(tmp_path, NOW).crash(process_facts(), NOW - 1000 * S)
     assert (found.reason, found.detail) == ("heartbeat lost", "its process is still alive")
     assert found.last_t == NOW - 1000 * S
 

@@ -30,7 +30,6 @@ from seamark.capture.ending import (
 )
 from seamark.capture.part import Part, Recorder
 from seamark.capture.secrets import Secrets
-from seamark.capture.secrets.masking import MASK, mask_arguments, mask_secrets
 from seamark.capture.switches import Switches
 from seamark.process.interrupts import quietly
 from seamark.reading.recorded_errors import ERRORS
@@ -39,15 +38,11 @@ if TYPE_CHECKING:
     from seamark.capture.output import Output
 
 __all__ = [
-    "MASK",
     "Capture",
     "Recorder",
     "Secrets",
     "Switches",
     "error_message",
-    "error_traceback",
-    "mask_arguments",
-    "mask_secrets",
 ]
 
 log = logging.getLogger("seamark")

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from seamark.process.interrupts import let_pass, quietly
 
@@ -65,12 +65,23 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
     namespace = header.get("pid_namespace")
     if namespace is not None and namespace != pid_namespace():
         return None
+    return _is_alive(pid, start)
+
+
+def _is_alive(pid: int, start: Any) -> bool | None:
+    """Return whether a process of this pid namespace is running; None if ``/proc`` hides it.
+
+    It is first asked for by a signal, which is fast for thousands of ended processes.
+    """
+    if not _exists(pid):
+        return False
     found = process_start(pid)
-    return None if found is None and _is_hidden(pid) else bool(found == start)
+    if found is None and _exists(pid) and not os.path.exists(f"/proc/{pid}/stat"):  # noqa: PTH110 - otherwise it is a zombie
+        return None
+    return bool(found == start)
 
 
-def _is_hidden(pid: int) -> bool:
-    """Return whether a process exists but is hidden in ``/proc``, as with ``hidepid``."""
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)  # signal 0 only checks the process
     except (ProcessLookupError, OverflowError) as error:
@@ -78,7 +89,7 @@ def _is_hidden(pid: int) -> bool:
         return False
     except OSError as error:  # process of another user
         let_pass(error)
-    return not os.path.exists(f"/proc/{pid}/stat")  # noqa: PTH110 - otherwise it is a zombie
+    return True
 
 
 def pid_namespace() -> int | None:
@@ -169,13 +180,6 @@ class Crash:
     detail: str = ""
 
 
-class _LoggedEnd(NamedTuple):
-    """End of a process in the kernel's log; time in seconds since boot, without sleep."""
-
-    reason: str
-    at_s: float
-
-
 # --------------------------------------------------------------------- recorded by a process
 
 
@@ -227,7 +231,6 @@ class Evidence:
     Args:
         root: Root of the file system, instead of ``/``.
         now_ns: Time in nanoseconds since the Unix epoch; default: the clock.
-        uptime_s: Seconds since boot, without and with sleep; default: the clocks.
         here: Whether evidence of this machine may be used. A server does not use it for received
             headers, which may name any host.
     """
@@ -236,14 +239,12 @@ class Evidence:
         self,
         root: Path = Path("/"),
         now_ns: int | None = None,
-        uptime_s: tuple[float, float] | None = None,
         *,
         here: bool = True,
     ) -> None:
         self.here = here
         self._root = root
         self._now_s = (time.time_ns() if now_ns is None else now_ns) / 1e9
-        self._uptime_s = uptime_s
         self._counts: dict[str, tuple[int, int] | None] = {}
 
     @functools.cached_property
@@ -295,18 +296,12 @@ class Evidence:
         return self._reason_in_groups(header.get("cgroup"))
 
     def _is_alive(self, header: Mapping[str, Any]) -> bool | None:
-        """Return the result of `process_alive`; fast for thousands of dead processes, too."""
-        here = header.get("pid_namespace") in (None, self._namespace)
-        pid = header.get("pid")
-        if here and self._pids and isinstance(pid, int) and str(pid) not in self._pids:
-            return None if header.get("start") is None or _is_hidden(pid) else False
-        return process_alive(header)
-
-    @functools.cached_property
-    def _pids(self) -> frozenset[str]:
-        with quietly(only=OSError):
-            return frozenset(os.listdir("/proc"))  # noqa: PTH208 - thousands, as text
-        return frozenset()
+        """Return the result of `process_alive` for a header of this boot and host."""
+        pid, start = header.get("pid"), header.get("start")
+        is_here = header.get("pid_namespace") in (None, self._namespace)
+        if not is_here or start is None or not isinstance(pid, int):
+            return None
+        return _is_alive(pid, start)
 
     def _has_restarted_since(self, last_t: int) -> bool:
         booted_s = self._boot_time_s
@@ -333,30 +328,28 @@ class Evidence:
             return None
         if not isinstance(pid, int) or not isinstance(start, int):
             return None
-        awake_s, total_s = self._uptime()
-        asleep_s = max(0.0, total_s - awake_s)
+        awake_s = time.clock_gettime(time.CLOCK_MONOTONIC)
+        asleep_s = max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - awake_s)
         slack_s = _TOLERANCE_S + _MAX_CLOCK_DRIFT * awake_s
         start_s = start / os.sysconf("SC_CLK_TCK")
         silent_s = self._now_s - last_t / 1e9
         found = None
-        for ended in self._logged_ends.get(pid, ()):
-            since_s = awake_s - ended.at_s
-            if ended.at_s + asleep_s + slack_s < start_s:
+        for reason, at_s in self._logged_ends.get(pid, ()):
+            since_s = awake_s - at_s
+            if at_s + asleep_s + slack_s < start_s:
                 continue  # an earlier process with this pid
             if since_s + asleep_s + slack_s + _MAX_SILENCE_S < silent_s:
                 continue  # a later process
-            found = ended.reason
+            found = reason
         return found
 
-    def _uptime(self) -> tuple[float, float]:
-        if self._uptime_s is not None:
-            return self._uptime_s
-        return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
-
     @functools.cached_property
-    def _logged_ends(self) -> dict[int, list[_LoggedEnd]]:
-        """Logged ends of processes by pid. Source: ``Documentation/ABI/testing/dev-kmsg``."""
-        found: dict[int, list[_LoggedEnd]] = {}
+    def _logged_ends(self) -> dict[int, list[tuple[str, float]]]:
+        """Logged ends of processes by pid: reason, and seconds since boot without sleep.
+
+        Source: ``Documentation/ABI/testing/dev-kmsg``.
+        """
+        found: dict[int, list[tuple[str, float]]] = {}
         for line in _log_lines(self._root / "dev/kmsg"):
             match = _RECORD.match(line)
             if match is None or int(match[1]) >> 3 != _KERNEL_FACILITY:
@@ -367,9 +360,7 @@ class Evidence:
                 (_FAULT, SEGMENTATION_FAULT),
             ):
                 if (named := pattern.match(match[3])) is not None:
-                    found.setdefault(int(named[1]), []).append(
-                        _LoggedEnd(reason, int(match[2]) / 1e6)
-                    )
+                    found.setdefault(int(named[1]), []).append((reason, int(match[2]) / 1e6))
         return found
 
     # ---------------------------------------------------------------- control groups

@@ -10,8 +10,9 @@ import pytest
 from git_repositories import git, make_repository
 
 from seamark.capture.code import changes
+from seamark.capture.code.git import Git
 from seamark.capture.code.hiding import hide_in_patch
-from seamark.capture.code.repository import GitProbe
+from seamark.capture.code.repository import record_repository
 from seamark.capture.secrets import Secrets
 
 
@@ -35,7 +36,9 @@ def taken(folder: Path) -> tuple[dict[str, object], dict[str, changes.Diff]]:
     """Return the facts about a repository, and what is kept of its changes, by name."""
     facts: dict[str, object] = {}
     kept: dict[str, changes.Diff] = {}
-    GitProbe(folder, timeout_s=60).find(facts.update, lambda one: kept.update(diff=one))
+    runner = Git(folder, 60)
+    with runner:
+        record_repository(runner, facts.update, lambda one: kept.update(diff=one))
     return facts, kept
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -17,7 +18,8 @@ from process_status import has_ended
 
 import seamark
 from seamark.capture.code import Script
-from seamark.capture.code.repository import GitProbe, repository_of
+from seamark.capture.code.git import Git, StoppedError
+from seamark.capture.code.repository import record_repository, repository_of
 from seamark.errors import ArgumentError
 from seamark.options.settings import Settings
 
@@ -32,7 +34,9 @@ def repository(tmp_path: Path) -> Path:
 def found(folder: Path, keep=lambda diff: None, timeout_s: float = 60) -> dict[str, object]:
     """Return what is found; by default in more time than any machine takes."""
     facts: dict[str, object] = {}
-    GitProbe(folder, timeout_s).find(facts.update, keep)
+    runner = Git(folder, timeout_s)
+    with contextlib.suppress(StoppedError, OSError), runner:
+        record_repository(runner, facts.update, keep)
     facts.pop(FACTS + "files_changed", None)
     return {path.removeprefix(FACTS): value for path, value in facts.items()}
 
@@ -84,9 +88,10 @@ def test_detached_head_has_no_branch_and_a_first_branch_no_commit(repository, tm
 def test_nothing_is_recorded_where_there_is_no_repository_or_git(repository, tmp_path, monkeypatch):
     assert found(tmp_path) == {}
     assert found(tmp_path / "missing") == {}
-    probe = GitProbe(repository)
-    probe.cancel()
-    probe.find(pytest.fail, pytest.fail)
+    cancelled = Git(repository, 60)
+    cancelled.cancel()
+    with pytest.raises(StoppedError):
+        record_repository(cancelled, pytest.fail, pytest.fail)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     assert found(repository) == {}
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from git_repositories import git, make_repository
 
-from seamark.capture.code.repository import GitProbe
+from seamark.capture.code.git import Git
+from seamark.capture.code.repository import record_repository
 
 if TYPE_CHECKING:
     from seamark.capture.code.changes import Diff
@@ -21,7 +22,9 @@ ELSEWHERE = "files of the repository are outside of its folder"
 def taken(folder: Path) -> tuple[dict[str, object], dict[str, Diff]]:
     facts: dict[str, object] = {}
     kept: dict[str, Diff] = {}
-    GitProbe(folder, timeout_s=60).find(facts.update, lambda one: kept.update(diff=one))
+    runner = Git(folder, 60)
+    with runner:
+        record_repository(runner, facts.update, lambda one: kept.update(diff=one))
     return {path.removeprefix("source_code/git/"): value for path, value in facts.items()}, kept
 
 

@@ -74,10 +74,10 @@ def opened_gpus():
 
 def test_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
     monkeypatch.setattr(machine, "_open_gpus", opened_gpus)
-    monkeypatch.setattr(machine, "_driver", Held(5))
+    monkeypatch.setitem(machine._driver_locks, os.getpid(), Held(5))
     assert list(Machine().facts())[1] == {"gpu": "one"}
     hung = Held(float("inf"))
-    monkeypatch.setattr(machine, "_driver", hung)
+    monkeypatch.setitem(machine._driver_locks, os.getpid(), hung)
     waiting = Machine()
     assert list(waiting.facts())[1] == {}
     assert waiting.read().gpus == waiting.read().gpus == {}
@@ -86,7 +86,7 @@ def test_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
 
 def test_forked_child_does_not_wait_for_the_driver_of_its_parent(monkeypatch):
     monkeypatch.setattr(machine, "_open_gpus", opened_gpus)
-    with machine._driver:
+    with machine._driver_locks[os.getpid()]:
         child = os.fork()
         if not child:
             code = 1

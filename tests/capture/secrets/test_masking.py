@@ -23,6 +23,7 @@ from seamark.capture.secrets.masking import (
     mask_secrets,
     mask_value,
 )
+from seamark.capture.secrets.shapes import secret_values
 
 SECRET = "«s3cr3t-Val»"
 
@@ -84,7 +85,7 @@ NAMED = [
 def test_secrets_in_arguments_are_hidden_and_nothing_else(arguments):
     pairs = marked(*arguments)
     kept = [kept for _, kept in pairs]
-    assert mask_arguments([given for given, _ in pairs], environment={}) == kept
+    assert mask_arguments([given for given, _ in pairs]) == kept
 
 
 @pytest.mark.parametrize(
@@ -99,14 +100,16 @@ def test_value_of_a_secret_variable_is_hidden_in_any_text(names, hidden):
     value = "plain/but hidden"
     for name in names.split():
         text = f"could not log in with <{value}>"
-        assert (value not in mask_secrets(text, environment={name: value})) is hidden
-        assert (value not in mask_arguments(["--x", value], environment={name: value})[1]) is hidden
+        assert (value not in mask_secrets(text, known=secret_values({name: value}))) is hidden
+        assert (
+            value not in mask_arguments(["--x", value], known=secret_values({name: value}))[1]
+        ) is hidden
 
 
 def test_known_values_are_hidden_and_plain_values_of_variables_are_not():
     """A given token may have no shape; USE_TOKEN=true must not turn every "true" into stars."""
     environment = {"USE_TOKEN": "true", "API_KEY": "abc", "N_TOKEN": "100000000", "TOKEN": ""}
-    given = {"environment": environment, "known": ["my-token", ""]}
+    given = {"known": [*secret_values(environment), "my-token", ""]}
     assert mask_secrets("true abc 100000000 my-token", **given) == "true abc 100000000 ***"
 
 
@@ -135,11 +138,11 @@ def test_address_of_git_loses_user_password_and_query(given, kept):
 
 @given(st.text(max_size=300))
 def test_masking_takes_any_text(text):
-    once = mask_secrets(text, environment={})
+    once = mask_secrets(text)
     assert isinstance(once, str)
     mask_secrets(text)
     bare_url(text)
-    assert len(mask_arguments([text, text], environment={})) == 2
+    assert len(mask_arguments([text, text])) == 2
 
 
 STANDS_FOR_NONE = re.compile(r"(null|none|true|false)\Z|[$*<{%]", re.IGNORECASE)
@@ -153,8 +156,8 @@ STANDS_FOR_NONE = re.compile(r"(null|none|true|false)\Z|[$*<{%]", re.IGNORECASE)
 def test_no_password_survives_its_name(password):
     if password in "password=***--" or MASK in password or STANDS_FOR_NONE.match(password):
         return
-    assert mask_arguments(["--password=" + password], environment={}) == ["--password=" + MASK]
-    assert mask_secrets(f"password='{password}'", environment={}) == f"password='{MASK}'"
+    assert mask_arguments(["--password=" + password]) == ["--password=" + MASK]
+    assert mask_secrets(f"password='{password}'") == f"password='{MASK}'"
 
 
 CONFIGURATIONS = [
@@ -250,7 +253,7 @@ def cpu_s(mask, piece, size):
     return time.process_time() - start
 
 KINDS = [
-    partial(masking.mask_secrets, environment={}), partial(masking.mask_value, environment={}),
+    masking.mask_secrets, masking.mask_value,
     masking.bare_url, masking.mask_file, partial(masking.mask_file, name=".pgpass"),
     masking.mask_code, partial(masking.mask_code, name="a.js"),
     partial(hide_in_code, secrets=Secrets(), name="a.ipynb"),
@@ -286,7 +289,7 @@ def test_time_grows_with_the_length_of_a_text_and_no_faster(tmp_path):
 def test_unclosed_quote_with_backslashes_is_read_once(piece, end):
     """Each backslash could be read in two ways once: 40 of them took a minute, 41 took two."""
     text = 'token="' + piece * 200 + end
-    assert MASK in mask_secrets(text, environment={})
+    assert MASK in mask_secrets(text)
     mask_code(text)
 
 
@@ -295,7 +298,7 @@ def test_unclosed_quote_with_backslashes_is_read_once(piece, end):
 def test_huge_text_is_cut(piece):
     """An error that carries a tensor or a page of HTML must not hold up the end of a process."""
     text = piece * (1_000_000 // len(piece))
-    assert len(mask_secrets(text, environment={})) < 300_000
+    assert len(mask_secrets(text)) < 300_000
 
 
 def hidden_in_full(text):
@@ -304,8 +307,8 @@ def hidden_in_full(text):
         mock.patch.object(shapes, "may_hold_shape", return_value=True),
         mock.patch.object(masking, "may_name", return_value=True),
     ):
-        in_full = mask_value(text, environment={})
-    assert mask_value(text, environment={}) == in_full
+        in_full = mask_value(text)
+    assert mask_value(text) == in_full
 
 
 WORDS = [

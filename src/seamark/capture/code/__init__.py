@@ -131,7 +131,6 @@ def _installed_folders() -> tuple[str, ...]:
     return tuple(known | {os.path.realpath(place) for place in known})
 
 
-_CHUNK_BYTES: Final = 1 << 18
 _OPEN_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
@@ -144,18 +143,10 @@ def read_beginning(
     Never waits for a pipe, and never raises for any kind of file. A link is read only with
     ``follow``. Reading ends after ``at_most`` bytes.
     """
-    content: bytes | None = None
     with quietly(only=(OSError, ValueError)):
         fd = os.open(file, _OPEN_FLAGS if follow else _OPEN_FLAGS | _NO_LINK)
-        try:
-            if stat.S_ISREG(os.fstat(fd).st_mode):
-                found = bytearray()
-                while len(found) < at_most:
-                    part = os.read(fd, min(_CHUNK_BYTES, at_most - len(found)))
-                    if not part:
-                        break
-                    found += part
-                content = bytes(found)
-        finally:
-            os.close(fd)
-    return content
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            with os.fdopen(fd, "rb") as opened:
+                return opened.read(at_most)
+        os.close(fd)
+    return None

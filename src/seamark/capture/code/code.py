@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import itertools
@@ -22,13 +23,17 @@ from seamark.capture.code.executed import (
     cells_of_session,
     read_source,
 )
+from seamark.capture.code.git import Git, StoppedError
 from seamark.capture.code.hiding import hide_in_code, hide_in_patch
-from seamark.capture.code.repository import GitProbe, repository_of, warn_no_repository
+from seamark.capture.code.repository import record_repository, repository_of, warn_no_repository
 from seamark.capture.part import Recorder
 from seamark.capture.secrets.masking import bare_url
 from seamark.capture.switches import Switches
 from seamark.process.interrupts import quietly
 from seamark.types import File
+
+TIMEOUT_S = 12.0
+"""Time limit for all git commands together, in seconds."""
 
 _BRANCH: Final = "source_code/git/branch"
 _DIFF: Final = "source_code/diff"
@@ -51,7 +56,7 @@ class Code:
         self._version: CodeVersion | None = None
         self._recorded_version = ""
         self._recorded_cells = b""
-        self._git: GitProbe | None = None
+        self._git: Git | None = None
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
             at_start = switches.version_at_start()
@@ -62,9 +67,8 @@ class Code:
             self.tasks.append(self._store_requirements)
         where = repository_of(switches.git_ref, script) if switches.git else None
         if where is not None:
-            if_none = functools.partial(warn_no_repository, switches.git_ref, where)
-            self._git = probe = GitProbe(where, if_none=if_none)
-            self.tasks.append(lambda: probe.find(self._record_git, self._store_diff))
+            self._git = Git(where, TIMEOUT_S)
+            self.tasks.append(functools.partial(self._record_repository, self._git, where))
         if switches.packages:
             self.tasks.append(self._record_packages)
 
@@ -130,6 +134,11 @@ class Code:
             what = f"the first {MAX_FILE_BYTES >> 20} MiB are kept"
             self._run.assign_quietly({f"{_CELLS}_left_out": what})
         self._run.keep(_CELLS, File.from_content(self._mask(content, _CELLS, "source.py"), "py"))
+
+    def _record_repository(self, git: Git, where: Path) -> None:
+        with contextlib.suppress(StoppedError, OSError), git:
+            if not record_repository(git, self._record_git, self._store_diff):
+                warn_no_repository(self._switches.git_ref, where)
 
     def _record_git(self, facts: Mapping[str, Any]) -> None:
         # The name of a branch may contain a secret.

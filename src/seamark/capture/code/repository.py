@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
@@ -15,15 +14,11 @@ from typing import Any, Final
 
 from seamark.capture.code import Script, is_installed, read_beginning
 from seamark.capture.code.changes import Changes, Diff
-from seamark.capture.code.git import Git, StoppedError
+from seamark.capture.code.git import Git
 from seamark.capture.secrets.masking import bare_url
 from seamark.capture.switches import is_switched_off
-from seamark.process.interrupts import let_pass
 
 log = logging.getLogger("seamark")
-
-TIMEOUT_S = 12.0
-"""Time limit for all git commands together, in seconds."""
 
 _MAX_TEXT_CHARS: Final = 2048
 _MAX_LINK_BYTES: Final = 1 << 14
@@ -81,80 +76,56 @@ def _path_in(git_ref: Any) -> Any:
     return git_ref if is_path else getattr(git_ref, "repository_path", None)
 
 
-class GitProbe:
-    """Reader of the repository of a folder; ``if_none`` is called if there is none."""
+def record_repository(
+    git: Git,
+    record: Callable[[Mapping[str, Any]], None],
+    take: Callable[[Diff], None],
+) -> bool:
+    """Record facts by path about the repository of a folder as they are found.
 
-    def __init__(
-        self,
-        folder: Path,
-        timeout_s: float | None = None,
-        if_none: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._folder = folder
-        self._git = Git(folder, TIMEOUT_S if timeout_s is None else timeout_s)
-        self._if_none = if_none
+    Whether tracked files have changed (``dirty``) is null if this cannot be determined without
+    running a program named by the repository. The reason is then recorded as ``dirty_unknown``.
+    ``take`` receives the diff of the files that git tracks. Raises `StoppedError` or OSError if git
+    fails.
 
-    def cancel(self) -> None:
-        """Kill the running command, and start no other; may be called from any thread."""
-        self._git.cancel()
-
-    def find(
-        self,
-        record: Callable[[Mapping[str, Any]], None],
-        take: Callable[[Diff], None],
-    ) -> None:
-        """Record facts by path as they are found; return when no git process is running.
-
-        Whether tracked files have changed (``dirty``) is null if this cannot be determined without
-        running a program named by the repository. The reason is then recorded as ``dirty_unknown``.
-        ``take`` receives the diff of the files that git tracks.
-        """
-        try:
-            with contextlib.suppress(StoppedError), self._git:
-                self._record_facts(record, take)
-        except OSError as error:
-            let_pass(error)
-
-    def _record_facts(
-        self,
-        record: Callable[[Mapping[str, Any]], None],
-        take: Callable[[Diff], None],
-    ) -> None:
-        ask = self._git.ask
-        commit = ask("rev-parse", "--quiet", "--verify", "HEAD").text
-        reference = ask("symbolic-ref", "--quiet", "HEAD").text
-        if not commit and not reference:
-            self._if_none()
-            return
-        branch = reference.removeprefix("refs/heads/")[:_MAX_TEXT_CHARS]
-        record({"source_code/git/commit": commit or None, "source_code/git/branch": branch or None})
-        listed = ask("config", "-z", "--get-regexp", _CONFIG_KEYS)
-        settings = _Settings(listed.output.decode("utf-8", "replace"))
-        record({"source_code/git/remote": settings.remote})
-        if listed.code is None:  # the filters are unknown
-            record(_unknown("the configuration of the repository is too long"))
-            return
-        places = ask("rev-parse", "--absolute-git-dir", "--git-common-dir", "--show-toplevel").text
-        if not places:  # without a working tree
-            return
-        tree = Tree(self._folder, places.splitlines(), settings.work_tree)
-        if not tree.is_consistent() or not tree.contains_files(reference):
-            record(_unknown("files of the repository are outside of its folder"))
-            return
-        with tempfile.TemporaryDirectory(prefix="seamark-") as own:
-            self._git.folder = tree.top
-            self._git.isolate(
-                Path(own),
-                tree.top,
-                head=commit,
-                objects=os.path.join(tree.common, "objects"),
-                index=os.path.join(tree.own, "index"),
-                settings={"core.repositoryformatversion": "1", **settings.plain},
-            )
-            changes = Changes(self._git, tree.top, tree.common, settings.filters)
-            record(changes.facts() or _unknown(changes.unknown))
-            if commit and (diff := changes.diff()):
-                take(diff)
+    Returns:
+        Whether there is a repository.
+    """
+    ask = git.ask
+    commit = ask("rev-parse", "--quiet", "--verify", "HEAD").text
+    reference = ask("symbolic-ref", "--quiet", "HEAD").text
+    if not commit and not reference:
+        return False
+    branch = reference.removeprefix("refs/heads/")[:_MAX_TEXT_CHARS]
+    record({"source_code/git/commit": commit or None, "source_code/git/branch": branch or None})
+    listed = ask("config", "-z", "--get-regexp", _CONFIG_KEYS)
+    settings = _Settings(listed.output.decode("utf-8", "replace"))
+    record({"source_code/git/remote": settings.remote})
+    if listed.code is None:  # the filters are unknown
+        record(_unknown("the configuration of the repository is too long"))
+        return True
+    places = ask("rev-parse", "--absolute-git-dir", "--git-common-dir", "--show-toplevel").text
+    if not places:  # without a working tree
+        return True
+    tree = Tree(git.folder, places.splitlines(), settings.work_tree)
+    if not tree.is_consistent() or not tree.contains_files(reference):
+        record(_unknown("files of the repository are outside of its folder"))
+        return True
+    with tempfile.TemporaryDirectory(prefix="seamark-") as own:
+        git.folder = tree.top
+        git.isolate(
+            Path(own),
+            tree.top,
+            head=commit,
+            objects=os.path.join(tree.common, "objects"),
+            index=os.path.join(tree.own, "index"),
+            settings={"core.repositoryformatversion": "1", **settings.plain},
+        )
+        changes = Changes(git, tree.top, tree.common, settings.filters)
+        record(changes.facts() or _unknown(changes.unknown))
+        if commit and (diff := changes.diff()):
+            take(diff)
+    return True
 
 
 def _unknown(why: str) -> dict[str, Any]:
@@ -194,7 +165,7 @@ class Tree:
     working tree must refer back to it, as git writes it for worktrees and submodules.
     """
 
-    def __init__(self, folder: Path, places: Iterable[str], work_tree: str) -> None:
+    def __init__(self, folder: str, places: Iterable[str], work_tree: str) -> None:
         found = (os.path.realpath(os.path.join(folder, place)) for place in places)
         self.own, self.common, self.top = found
         self._folder = os.path.realpath(folder)

@@ -155,30 +155,23 @@ def _notify_signal(observers: list[Observer]) -> None:
 def _die(observers: list[Observer]) -> None:
     """Raise SIGTERM with the default handler, after pending records are written.
 
-    This waits for records of other threads (output). The handler may also have interrupted a call
-    that writes to the journal. The records then wait for that call, which continues when the
-    handler returns; a thread raises the signal afterwards.
+    A thread waits for the records of other threads (output) and raises the signal; so does this, up
+    to a limit. The handler may also have interrupted a call that writes to the journal. The records
+    then wait for that call, which continues when the handler returns.
     """
-    started = time.monotonic()
-    if not _wait_until_idle(observers, started + _MAX_HANDLER_WAIT_S):
-        with contextlib.suppress(RuntimeError):
-            # Not a threading.Thread: that takes locks, which the interrupted code may hold.
-            _thread.start_new_thread(_die_when_idle, (observers, started + _MAX_WAIT_S))
-            return
-    signal.raise_signal(signal.SIGTERM)
+    try:
+        # Not a threading.Thread: that takes locks, which the interrupted code may hold.
+        _thread.start_new_thread(_die_when_idle, (observers,))
+    except RuntimeError:
+        signal.raise_signal(signal.SIGTERM)
+    time.sleep(_MAX_HANDLER_WAIT_S)
 
 
-def _die_when_idle(observers: list[Observer], deadline: float) -> None:
-    _wait_until_idle(observers, deadline)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _wait_until_idle(observers: list[Observer], deadline: float) -> bool:
-    while not (idle := all(observer.is_idle for observer in observers)):
-        if time.monotonic() >= deadline:
-            break
+def _die_when_idle(observers: list[Observer]) -> None:
+    deadline = time.monotonic() + _MAX_WAIT_S
+    while time.monotonic() < deadline and not all(observer.is_idle for observer in observers):
         time.sleep(0.001)
-    return idle
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _install_handler() -> None:

@@ -14,6 +14,7 @@ import platform
 import re
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,15 +32,8 @@ _CPU_NAME: Final = re.compile(r"^(?:model name|Model|cpu model)[ \t]*:(.*\S.*)$"
 # After the first timeout there is no more waiting.
 _DRIVER_TIMEOUT_S: Final = 10.0
 # Held during queries to a driver, so that a hanging driver blocks only one thread of the process.
-_driver = threading.Lock()
-
-
-def _reset_driver_lock() -> None:
-    global _driver  # noqa: PLW0603 - in a forked child the parent's lock may be held
-    _driver = threading.Lock()
-
-
-fork.register(_reset_driver_lock)
+# By pid, because in a forked child the parent's lock may be held.
+_driver_locks: Final[defaultdict[int, threading.Lock]] = defaultdict(threading.Lock)
 
 
 class CpuLimit(NamedTuple):
@@ -181,7 +175,7 @@ class Machine:
     @contextlib.contextmanager
     def _locked_gpus(self) -> Iterator[Gpus]:
         """Yield the GPUs; no GPUs after another run blocked the driver for too long."""
-        driver = _driver
+        driver = _driver_locks[os.getpid()]
         if not driver.acquire(timeout=self._driver_timeout_s):
             self._driver_timeout_s = 0.0
             yield Gpus()

@@ -19,7 +19,7 @@ _MAX_HELD_WORD: Final = 1 << 10
 """Maximum length of a last word that is held back, in characters: tokens of 1,000 are common."""
 _MAX_KEY: Final = 1 << 14
 """Maximum length of a private key, in characters; a longer block is not a key."""
-_ESCAPES: Final = re.compile(
+_ESCAPES: Final = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]"
@@ -29,10 +29,9 @@ _ZERO_WIDTH: Final = (
     "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\ufe00-\ufe0f\ufeff"
 )
-_INVISIBLE: Final = re.compile(f"[{_WIDE_BLANKS}{_ZERO_WIDTH}]")
-"""Characters that are invisible or blank in a terminal, or that move the cursor."""
+_INVISIBLE: Final = re.compile(f"{_ESCAPES}|[{_ZERO_WIDTH}]")
+"""Text that is invisible in a terminal or moves the cursor."""
 _BLANK_CHARS: Final = re.compile(f"[{_WIDE_BLANKS}]")
-_ZERO_WIDTH_CHARS: Final = re.compile(f"[{_ZERO_WIDTH}]")
 _WORD: Final = re.compile(rf"(?<![\w.~+/=:@%-])[\w.~+/=:@%-]{{1,{_MAX_HELD_WORD}}}\Z")
 _NAME: Final = re.compile(r"[\w-]+")
 _KEY_BEGIN: Final = re.compile(KEY_BEGINS)
@@ -71,8 +70,6 @@ def _may_name_secret(line: str, secrets: Secrets) -> bool:
 
 def hide(text: str, secrets: Secrets) -> str:
     """Return text with secrets masked; a line with masked text loses its colours."""
-    if _INVISIBLE.search(text) is None:
-        return secrets.printed(text)
     plain = _visible_text(text)
     masked = secrets.printed(plain)
     if masked == plain:
@@ -89,6 +86,4 @@ def hide(text: str, secrets: Secrets) -> str:
 
 def _visible_text(text: str) -> str:
     """Return a text without invisible parts, so that a name and its value are adjacent."""
-    if _INVISIBLE.search(text) is None:
-        return text
-    return _ZERO_WIDTH_CHARS.sub("", _BLANK_CHARS.sub(" ", _ESCAPES.sub("", text)))
+    return _BLANK_CHARS.sub(" ", _INVISIBLE.sub("", text))

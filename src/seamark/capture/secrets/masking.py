@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from seamark.capture.secrets.code import Change, Code, apply_changes, closing_quotes
@@ -48,7 +48,7 @@ from seamark.capture.secrets.shapes import (
     may_hold_shape,
     secret_values,
 )
-from seamark.capture.secrets.text import mask_named, named_changes
+from seamark.capture.secrets.text import TextParser, mask_named
 
 __all__ = [
     "MASK",
@@ -88,16 +88,9 @@ _TRACEBACK_CODE: Final = re.compile(
 )
 
 
-def _all_known_values(
-    environment: Mapping[str, str] | None, known: Iterable[str], rules: UserRules = NO_USER_RULES
-) -> set[str]:
-    return secret_values(os.environ if environment is None else environment, rules).union(known)
-
-
 def mask_secrets(
     text: str,
     *,
-    environment: Mapping[str, str] | None = None,
     known: Iterable[str] = (),
     rules: UserRules = NO_USER_RULES,
 ) -> str:
@@ -107,14 +100,12 @@ def mask_secrets(
     characters is left out, because the message of an error may contain a whole tensor. The
     arguments are those of `mask_value`.
     """
-    text = mask_known(text, _all_known_values(environment, known, rules), rules)
-    return mask_value(_shorten(text), environment={}, rules=rules)
+    return mask_value(_shorten(mask_known(text, known, rules)), rules=rules)
 
 
 def mask_value(
     text: str,
     *,
-    environment: Mapping[str, str] | None = None,
     known: Iterable[str] = (),
     rules: UserRules = NO_USER_RULES,
 ) -> str:
@@ -124,14 +115,13 @@ def mask_value(
 
     Args:
         text: The text.
-        environment: Environment variables whose secrets are masked; default ``os.environ``.
-        known: Additional values to mask everywhere, such as a token that was given as an argument.
+        known: Values that are masked everywhere, such as those of secret environment variables.
         rules: Additional rules of the user.
 
     Returns:
         The text with the recognized secrets masked; unchanged if there are none.
     """
-    text = mask_shapes(mask_known(text, _all_known_values(environment, known, rules), rules))
+    text = mask_shapes(mask_known(text, known, rules))
     if not (rules.names or may_name(text)):
         return text
     parts = _TRACEBACK_CODE.split(text) if 'File "' in text else [text]
@@ -165,7 +155,7 @@ def bare_url(url: str) -> str:
         url = re.split(r"[?#]", url, maxsplit=1)[0]
     elif found := re.fullmatch(r"[^\s]*@(?P<host>\[[^\]\s]+\]|[^\s@:/\[\]]+):(?P<path>.*)", url):
         url = f"{found['host']}:{found['path']}"
-    return mask_secrets(url)
+    return mask_secrets(url, known=secret_values(os.environ))
 
 
 # --------------------------------------------------------------------- files
@@ -203,7 +193,7 @@ def mask_code(
 
     Args:
         text: The code.
-        known: Values that are masked everywhere; the environment is not used.
+        known: Values that are masked everywhere.
         rules: Additional rules of the user; their patterns also apply everywhere.
         name: Name of the file, which determines the language; empty for Python.
         is_middle: Whether the text may begin in the middle of a literal.
@@ -254,7 +244,8 @@ def mask_file(
     if "pgpass" in name.lower():
         text = _PGPASS.sub(rf"\1{MASK}", text)
     is_prose = _PROSE_SUFFIX.search(name.lower()) is not None
-    return apply_changes(text, pace(named_changes(text, rules, is_file=True, is_prose=is_prose)))
+    parser = TextParser(text, rules, is_file=True, is_prose=is_prose)
+    return apply_changes(text, pace(parser.changes()))
 
 
 # --------------------------------------------------------------------- command lines
@@ -272,24 +263,21 @@ _USER_OPTIONS: Final = frozenset({"u", "user", "username", "login"})
 def mask_arguments(
     arguments: Sequence[str],
     *,
-    environment: Mapping[str, str] | None = None,
-    known: Iterable[str] = (),
+    known: Collection[str] = (),
     rules: UserRules = NO_USER_RULES,
 ) -> list[str]:
     """Return command-line arguments in which values that look like secrets are `MASK`.
 
     Args:
         arguments: As in ``sys.argv[1:]``.
-        environment: As in `mask_secrets`.
         known: As in `mask_secrets`.
         rules: As in `mask_secrets`.
 
     Returns:
         The arguments in the same number and order.
     """
-    known = _all_known_values(environment, known, rules)
     return [
-        mask_secrets(argument, environment={}, known=known, rules=rules)
+        mask_secrets(argument, known=known, rules=rules)
         for argument in _mask_option_values(arguments, rules)
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -92,16 +92,13 @@ class Secrets:
 
         The middle of a text of more than 256 Ki characters is left out.
         """
-        if not self.masked:
-            return self._mask_known_values(text)
-        return mask_secrets(text, environment={}, known=self.values(), rules=self.rules)
+        return self._mask(text, mask_secrets)
 
     def arguments(self, arguments: Iterable[str]) -> list[str]:
         """Return the arguments of a command with secrets masked; their number is unchanged."""
-        arguments = list(arguments)
         if not self.masked:
-            return [self._mask_known_values(each) for each in arguments]
-        return mask_arguments(arguments, environment={}, known=self.values(), rules=self.rules)
+            return list(map(self.printed, arguments))
+        return mask_arguments(list(arguments), known=self.values(), rules=self.rules)
 
     def atoms(self, atoms: Mapping[str, Atom]) -> dict[str, Atom]:
         """Return values with secrets masked.
@@ -141,9 +138,14 @@ class Secrets:
 
     def printed(self, text: str) -> str:
         """Return output with secrets masked."""
-        if not self.masked:
-            return self._mask_known_values(text)
-        return mask_value(text, environment={}, known=self.values(), rules=self.rules)
+        return self._mask(text, mask_value)
+
+    def _mask(self, text: str, mask: Callable[..., str]) -> str:
+        if self.masked:
+            return mask(text, known=self.values(), rules=self.rules)
+        for value in self.known:
+            text = text.replace(value, MASK)
+        return text
 
     def values(self) -> set[str]:
         """Return the values that are masked everywhere, with those of the current environment."""
@@ -185,11 +187,6 @@ class Secrets:
         if self.masked and len(words) == len(value) and any(map(_OPTION.match, words)):
             return self.arguments(words)
         return [self._mask_json(each, names) for each in value]
-
-    def _mask_known_values(self, text: str) -> str:
-        for value in self.known:
-            text = text.replace(value, MASK)
-        return text
 
 
 _cached_values: dict[UserRules, tuple[dict[Any, Any], set[str]]] = {}

@@ -116,13 +116,11 @@ def mask_named(text: str, rules: UserRules, *, is_prose: bool = False) -> str:
         rules: Additional rules of the user.
         is_prose: Whether several words after a name are a sentence.
     """
-    return apply_changes(text, named_changes(text, rules, is_prose=is_prose))
+    return apply_changes(text, TextParser(text, rules, is_prose=is_prose).changes())
 
 
-def named_changes(
-    text: str, rules: UserRules, *, is_file: bool = False, is_prose: bool = False
-) -> Iterator[Change]:
-    """Yield the changes that mask the values of secret names, not always in order.
+class TextParser:
+    """Parser that masks the values of secret names in a text.
 
     Args:
         text: The text.
@@ -130,11 +128,10 @@ def named_changes(
         is_file: Whether values extend to the end of the line, and lines below a name belong to it.
         is_prose: Whether several words after a name are a sentence.
     """
-    return _TextParser(text, rules, is_file=is_file, is_prose=is_prose).changes()
 
-
-class _TextParser:
-    def __init__(self, text: str, rules: UserRules, *, is_file: bool, is_prose: bool) -> None:
+    def __init__(
+        self, text: str, rules: UserRules, *, is_file: bool = False, is_prose: bool = False
+    ) -> None:
         self._text, self._rules = text, rules
         self._is_file, self._is_prose = is_file, is_prose
         self._unclosed = 0  # brackets before this position are not closed

@@ -6,14 +6,13 @@ import contextlib
 import logging
 import time
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.journal.safe import is_folder
-from seamark.opening.opening import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
+from seamark.opening.opening import Presence, RemoteAnswer, resolve, resolve_checkpoint
 from seamark.opening.place import open_catalog, own_root, reading_place
 from seamark.opening.restarts import (
     JobRun,
@@ -47,13 +46,13 @@ _SERVERS: Final = ("http://", "https://")
 
 def open_run(options: Settings, *, trains: bool = False) -> Opening:
     """Decide where a run is recorded; first copy the journals that an owner continues."""
-    return copy_run(resolve(options, _Machine.of(options)), trains=trains)
+    return copy_run(resolve(options, Machine.of(options)), trains=trains)
 
 
 def is_run(options: Settings, project: str) -> bool:
     """Return whether ``with_id`` names a run and no project has that name; reserves nothing."""
     options = replace(options, conflict=None, make_project=None)
-    world = _Machine.of(options)
+    world = Machine.of(options)
     if is_folder(world.root / project):
         return False
     opening = resolve(options, world)
@@ -65,32 +64,38 @@ def open_checkpoint(
     opening: Opening, saved: Saved, *, stay: bool, training: bool, is_new: bool
 ) -> CheckpointDecision:
     """Decide which run continues when a checkpoint is loaded; see `resolve_checkpoint`."""
-    world = _Machine(opening.options, opening.folder.root, None)
+    world = Machine(opening.options, opening.folder.root, None)
     found = resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
     if found.switch is None:
         return found
     return found._replace(switch=copy_run(found.switch, trains=training))
 
 
-class _Machine:
-    # The disk is read once for each run: a decision reflects a single moment.
+class Machine:
+    """Inputs of a decision besides the options: disk, launcher and remotes.
+
+    The disk is read once for each run: a decision reflects a single moment.
+
+    Attributes:
+        rank: Rank of this process, 0-based.
+        restarts: Number of restarts of its job.
+    """
 
     def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
         self._options, self.root = options, root
+        self.rank, self.restarts = current_rank().rank, restart_count()
         self._known: dict[RunFolder, Presence] = {}
         self._server = place if isinstance(place, str) else None
 
     @classmethod
-    def of(cls, options: Settings) -> _Machine:
+    def of(cls, options: Settings) -> Machine:
+        """Return the machine of a run with some options."""
         root = own_root(options.mode, options.root, named=bool(options.with_id))
         place = reading_place(options)
         return cls(options, place if isinstance(place, Path) else root, place)
 
-    @cached_property
-    def launch(self) -> Launch:
-        return Launch(current_rank().rank, restart_count())
-
     def find(self) -> RunFolder:
+        """Return the run that ``with_id`` names, or that ``custom_run_id`` names for reading."""
         options, root, project = self._options, self.root, self._options.project
         if self._server is not None:
             return self._find_on_server(self._server)
@@ -119,6 +124,7 @@ class _Machine:
         return RunFolder(self.root, project, run)
 
     def presence(self, folder: RunFolder) -> Presence:
+        """Return the state of a run on this disk."""
         if self._server is not None:
             return Presence(exists=True)  # it has answered for the run
         if folder not in self._known:
@@ -129,6 +135,7 @@ class _Machine:
         return self._known[folder]
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
+        """Query the remotes for a run, or without a folder for the run that ``with_id`` names."""
         failures: list[str] = []
 
         def ask() -> RemoteAnswer:
@@ -156,18 +163,44 @@ class _Machine:
             return RemoteAnswer(failure=str(error))
 
     def job_run(self) -> JobRun:
+        """Return the identity of an unnamed run within its job, and count the run."""
         return JobRun.next()
 
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
+        """Return the run that this restarted job continues."""
         if job_run is None:
             return restart_of_named(folder)
         return restart_of_unnamed(folder, job_run)
 
     def find_duplicate(self, folder: RunFolder) -> str | None:
+        """Return the id of the newest run of the project for the same experiment."""
         return find_duplicate(self._options, folder)
 
     def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-        return claim_name(self._options, folder)
+        """Return name and remotes of a new run, even if these are away; raise if it is refused."""
+        options, kept = self._options, []
+        name = options.name
+        for uri in options.remotes:
+            found = None
+            with logged(f"the name of the run could not be checked at {uri}"):
+                found = _arrive(options, folder, uri, name)
+            outcome = "go" if found is None else found.outcome
+            if outcome == "taken":
+                raise RunExistsError(
+                    f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
+                )
+            if outcome == "no project":
+                raise ArgumentError(
+                    f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
+                )
+            if outcome == "skip":
+                log.warning(
+                    "seamark: %s already has a run named %r: this run is not sent there", uri, name
+                )
+                continue
+            name = found.name if found is not None and found.name is not None else name
+            kept.append(uri)
+        return name, tuple(kept)
 
 
 def _ask_one(
@@ -238,32 +271,6 @@ def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
     ):
         if isinstance(remote, KeepsJournals):
             pull_journals(remote, folder, progress)
-
-
-def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-    """Return name and remotes of a new run, even if these are away; raise if it is refused."""
-    name, kept = options.name, []
-    for uri in options.remotes:
-        found = None
-        with logged(f"the name of the run could not be checked at {uri}"):
-            found = _arrive(options, folder, uri, name)
-        outcome = "go" if found is None else found.outcome
-        if outcome == "taken":
-            raise RunExistsError(
-                f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
-            )
-        if outcome == "no project":
-            raise ArgumentError(
-                f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
-            )
-        if outcome == "skip":
-            log.warning(
-                "seamark: %s already has a run named %r: this run is not sent there", uri, name
-            )
-            continue
-        name = found.name if found is not None and found.name is not None else name
-        kept.append(uri)
-    return name, tuple(kept)
 
 
 def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) -> Arrival | None:

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seamark.errors import (
     ArgumentError,
@@ -32,7 +32,8 @@ from seamark.values._numbers import argument_error
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from seamark.opening.restarts import JobRun, Restart
+    from seamark.opening.machine import Machine
+    from seamark.opening.restarts import JobRun
     from seamark.options.settings import Settings
     from seamark.remote.protocol import RemoteRun
 
@@ -167,45 +168,7 @@ class RemoteAnswer(NamedTuple):
     failure: str | None = None
 
 
-class Launch(NamedTuple):
-    """Rank (0-based) of a process, and number of restarts of its job."""
-
-    rank: int = 0
-    restarts: int = 0
-
-
-class World(Protocol):
-    """Inputs of a decision besides the options: disk, launcher and remotes."""
-
-    root: Path
-
-    @property
-    def launch(self) -> Launch:
-        """Rank of this process, and number of restarts of its job."""
-
-    def find(self) -> RunFolder:
-        """Return the run that ``with_id`` names, or that ``custom_run_id`` names for reading."""
-
-    def presence(self, folder: RunFolder) -> Presence:
-        """Return the state of a run on this disk."""
-
-    def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
-        """Query the remotes for a run, or without a folder for the run that ``with_id`` names."""
-
-    def job_run(self) -> JobRun:
-        """Return the identity of an unnamed run within its job, and count the run."""
-
-    def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
-        """Return the run that this restarted job continues."""
-
-    def find_duplicate(self, folder: RunFolder) -> str | None:
-        """Return the id of the newest run of the project for the same experiment."""
-
-    def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-        """Return the name of a new run, which is free at its remotes, and these remotes."""
-
-
-def resolve(options: Settings, world: World) -> Opening:
+def resolve(options: Settings, world: Machine) -> Opening:
     """Decide where a run is recorded, and which run it continues."""
     is_named = options.names_a_run
     folder, unfound = _locate(options, world)
@@ -231,7 +194,7 @@ def resolve(options: Settings, world: World) -> Opening:
     return _with_free_name(found, world)
 
 
-def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | None]:
+def _locate(options: Settings, world: Machine) -> tuple[RunFolder, SeamarkError | None]:
     """Return the folder of the run, and the error if it is named but was not found."""
     root, project, word = world.root, options.project, options.with_id
     unfound = None
@@ -252,9 +215,9 @@ def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | 
     return RunFolder(root, project, hashed_run_id(project, f"with_id\0{word}")), unfound
 
 
-def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder | None:
-    is_silent = options.mode in _SILENT or world.launch.rank
-    if options.on_duplicate == "new" or is_silent or world.launch.restarts:
+def _duplicate(options: Settings, folder: RunFolder, world: Machine) -> RunFolder | None:
+    is_silent = options.mode in _SILENT or world.rank
+    if options.on_duplicate == "new" or is_silent or world.restarts:
         return None
     if (run := world.find_duplicate(folder)) is None:
         return None
@@ -272,11 +235,11 @@ def _find_at_remotes(
     options: Settings,
     folder: RunFolder,
     place: RunFolder | None,
-    world: World,
+    world: Machine,
     unknown: str = "",
 ) -> Opening:
     found = Opening(options, folder)
-    if not options.remotes or world.launch.rank:
+    if not options.remotes or world.rank:
         return found
     here = world.presence(folder)
     if here.is_purged:
@@ -306,13 +269,13 @@ def _find_at_remotes(
     return found if place is None else replace(found, folder=place, is_unanswered=True)
 
 
-def _begins_attempts(options: Settings, world: World) -> bool:
+def _begins_attempts(options: Settings, world: Machine) -> bool:
     is_silent = options.mode in _SILENT or options.owner is False
-    return bool(world.launch.restarts) and options.resume != "never" and not is_silent
+    return bool(world.restarts) and options.resume != "never" and not is_silent
 
 
 def _continue_job(
-    options: Settings, folder: RunFolder, world: World, *, is_named: bool
+    options: Settings, folder: RunFolder, world: Machine, *, is_named: bool
 ) -> tuple[RunFolder, Origin]:
     # After a restart of the job, this is the run that the job recorded before. A named run stays
     # the same and begins an attempt.
@@ -327,7 +290,7 @@ def _continue_job(
     return earlier.run, Origin(job_run=job_run, begun=begun, continues=job_run is not None)
 
 
-def _refusal(options: Settings, folder: RunFolder, world: World) -> SeamarkError | None:
+def _refusal(options: Settings, folder: RunFolder, world: Machine) -> SeamarkError | None:
     if not options.names_a_run:
         return None
     here = world.presence(folder)
@@ -342,11 +305,11 @@ def _refusal(options: Settings, folder: RunFolder, world: World) -> SeamarkError
     )
 
 
-def _with_free_name(found: Opening, world: World) -> Opening:
+def _with_free_name(found: Opening, world: Machine) -> Opening:
     options = found.options
     is_asked = options.conflict is not None or options.make_project is False
     begins = found.remote is None and found.refusal is None
-    if not (is_asked and begins and options.remotes) or world.launch.rank:
+    if not (is_asked and begins and options.remotes) or world.rank:
         return found
     if world.presence(found.folder).exists:
         return found
@@ -368,7 +331,7 @@ class CheckpointDecision(NamedTuple):
 
 
 def resolve_checkpoint(
-    opening: Opening, saved: Saved, world: World, *, stay: bool, training: bool, is_new: bool
+    opening: Opening, saved: Saved, world: Machine, *, stay: bool, training: bool, is_new: bool
 ) -> CheckpointDecision:
     """Decide which run continues after a checkpoint is loaded.
 

@@ -159,7 +159,7 @@ class Ending:
 
     def expect(self) -> None:
         """Finish when the process ends, unless that was done earlier."""
-        finish_at_exit(self, self._recorder.folder)
+        finish_at_exit(self, self._finish_at_exit, self._recorder.folder)
 
     def go_on(self) -> None:
         """Resume recording after a rest or a wait."""
@@ -187,8 +187,7 @@ class Ending:
         self._shipping.rest()
         self._recorded.close()
 
-    def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish because the process ends, with an error unless it is None."""
+    def _finish_at_exit(self, error: BaseException | None) -> None:
         self.finish("exit", 60.0, error=error)
 
     def finish(

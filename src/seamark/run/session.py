@@ -91,7 +91,7 @@ class Session:
             owner=options.owner if owner is None else owner,
             may_reopen=not carried.contributes,
         )
-        self.resume = Resume(opening, self.recorder)
+        self.resume = Resume(self)
         self.recorded = Recorded(
             folder,
             self.policy,
@@ -309,7 +309,6 @@ class Session:
     def _copy_run(self) -> None:
         if self.opening.remote is not None and self.recorder.recording:
             self.opening = copy_run(self.opening, trains=True)
-            self.resume.adopt(self.opening)
             self.recorded.note_copied(is_partial=self.opening.remote is not None)
 
     def _own(self) -> None:

@@ -19,8 +19,7 @@ from seamark.opening.restarts import (
     Restart,
     attempt_after,
     find_duplicate,
-    restart_of_named,
-    restart_of_unnamed,
+    restart_of,
 )
 from seamark.paths import check_name, check_project
 from seamark.process import fork
@@ -168,9 +167,7 @@ class Machine:
 
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
         """Return the run that this restarted job continues."""
-        if job_run is None:
-            return restart_of_named(folder)
-        return restart_of_unnamed(folder, job_run)
+        return restart_of(folder, job_run)
 
     def find_duplicate(self, folder: RunFolder) -> str | None:
         """Return the id of the newest run of the project for the same experiment."""

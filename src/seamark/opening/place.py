@@ -43,9 +43,7 @@ def artifact_root() -> Path | None:
 
 def reading_place(options: Settings) -> Path | str | None:
     """Return the remote from which a run is read; None for its own root."""
-    if options.mode != "read-only" or (first := first_remote(options.remote)) is None:
-        return None
-    return readable(first)
+    return remote_to_read(options.remote) if options.mode == "read-only" else None
 
 
 def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> Path:
@@ -134,9 +132,14 @@ def place_to_read(
 
     A ``root`` takes precedence over ``SEAMARK_REMOTE``.
     """
-    uri = first_remote(remote)
-    if uri is None and remote is None and root is None:
-        uri = first_remote(os.environ.get("SEAMARK_REMOTE"))
+    if remote is None and root is None:
+        remote = os.environ.get("SEAMARK_REMOTE")
+    return remote_to_read(remote)
+
+
+def remote_to_read(given: str | Sequence[str] | None) -> Path | str | None:
+    """Return the first remote from which runs can be read; None if there is none."""
+    uri = first_remote(given)
     return None if uri is None else readable(uri)
 
 

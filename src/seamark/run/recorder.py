@@ -275,12 +275,9 @@ class Recorder:
     # ---------------------------------------------------------------- rows
 
     def _first_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> None:
-        try:
+        with quietly(self._warn_of_silence):
             if self.to_write() is not None:  # the row was replaced
                 self.row(metrics, step, time_ns)
-        except Exception as error:  # noqa: BLE001 - see `let_pass`
-            let_pass(error)
-            self._warn_of_silence(error)
 
     def _watched_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> None:
         writer, ranked = self.writer, self._ranked

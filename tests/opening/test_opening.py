@@ -23,12 +23,11 @@ from seamark.errors import (
     SeamarkError,
 )
 from seamark.journal.folder import RunFolder, hashed_run_id
+from seamark.opening.machine import Presence, RemoteAnswer
 from seamark.opening.opening import (
     Attempt,
     Opening,
     Origin,
-    Presence,
-    RemoteAnswer,
     Saved,
     resolve,
     resolve_checkpoint,

@@ -7,12 +7,10 @@ import logging
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
-from seamark.journal.safe import is_folder
-from seamark.opening.opening import Presence, RemoteAnswer, resolve, resolve_checkpoint
 from seamark.opening.place import open_catalog, own_root, reading_place
 from seamark.opening.restarts import (
     JobRun,
@@ -28,13 +26,12 @@ from seamark.process.rank import current_rank, restart_count
 from seamark.reading.finding import Finder
 from seamark.reading.names import LATEST
 from seamark.remote.arrival import PATIENCE_S, ask_remote, call_within, trashing
-from seamark.remote.protocol import KeepsJournals, Missing, Purged, RemoteError, RunKey, Unreachable
+from seamark.remote.protocol import KeepsJournals, Missing, Purged, RunKey, Unreachable
 
 if TYPE_CHECKING:
-    from seamark.opening.opening import CheckpointDecision, Opening, Saved
     from seamark.options.settings import Settings
     from seamark.reading.names import Arrival
-    from seamark.remote.protocol import Settles
+    from seamark.remote.protocol import RemoteRun, Settles
 
 
 log = logging.getLogger("seamark")
@@ -43,31 +40,26 @@ _SERVERS: Final = ("http://", "https://")
 """Schemes of remotes that find runs by name; addresses are checked before they are asked."""
 
 
-def open_run(options: Settings, *, trains: bool = False) -> Opening:
-    """Decide where a run is recorded; first copy the journals that an owner continues."""
-    return copy_run(resolve(options, Machine.of(options)), trains=trains)
+class Presence(NamedTuple):
+    """State of a run on this disk. A purged run must not be recreated; a `link` is not followed."""
+
+    exists: bool = False
+    is_purged: bool = False
+    link: Path | None = None
 
 
-def is_run(options: Settings, project: str) -> bool:
-    """Return whether ``with_id`` names a run and no project has that name; reserves nothing."""
-    options = replace(options, conflict=None, make_project=None)
-    world = Machine.of(options)
-    if is_folder(world.root / project):
-        return False
-    opening = resolve(options, world)
-    is_known = not opening.is_unanswered or world.presence(opening.folder).exists
-    return opening.refusal is None and is_known
+class RemoteAnswer(NamedTuple):
+    """Answer of the remotes to the query for a run.
 
+    ``folder`` is below the run's project on the remote, None if no remote has it. ``attempt`` is
+    0-based, None unless this is a restart of the job that recorded the run. ``failure`` is the
+    reason why a remote did not answer, None if all did.
+    """
 
-def open_checkpoint(
-    opening: Opening, saved: Saved, *, stay: bool, training: bool, is_new: bool
-) -> CheckpointDecision:
-    """Decide which run continues when a checkpoint is loaded; see `resolve_checkpoint`."""
-    world = Machine(opening.options, opening.folder.root, None)
-    found = resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
-    if found.switch is None:
-        return found
-    return found._replace(switch=copy_run(found.switch, trains=training))
+    folder: RunFolder | None = None
+    run: RemoteRun | None = None
+    attempt: int | None = None
+    failure: str | None = None
 
 
 class Machine:
@@ -231,43 +223,6 @@ def _find_by_name(
         word = str(options.with_id)
         ref = Finder(catalog).find(word, options.project, beginnings=beginnings)
         return RunFolder(root, *ref)
-
-
-def copy_run(opening: Opening, *, trains: bool) -> Opening:
-    """Copy the journals of a run that this process may own to this disk; return the opening.
-
-    If they cannot be copied, a warning is logged, and the facts of the remote are used.
-    """
-    remote, folder, options = opening.remote, opening.folder, opening.options
-    if remote is None:
-        return opening
-    here = folder.sizes()
-    if remote.is_copied(here):
-        return replace(opening, remote=None)
-    if not opening.may_own(trains=trains):
-        return opening
-    what = f"the journals of run {folder.run} could not be copied from {remote.uri}"
-    with logged(f"{what}; recording continues in a new journal, and the next start tries again"):
-        _pull(remote.uri, options.api_token, folder)
-        if not remote.is_copied(folder.sizes()):
-            raise RemoteError("the server lists more journals than it returns")
-        # A disk with records of its own may know an owner that the remote does not know yet.
-        return replace(opening, remote=None, is_resumable=remote.resumable and not here)
-    return opening
-
-
-def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
-    from seamark.pictures.printing import is_quiet, progress_bar
-    from seamark.remote.places import open_remote
-    from seamark.remote.sync import pull_journals
-
-    title = f"seamark: copying run {folder.run}"
-    with (
-        contextlib.closing(open_remote(uri, token)) as remote,
-        progress_bar(title, quiet=is_quiet(), of_bytes=True) as progress,
-    ):
-        if isinstance(remote, KeepsJournals):
-            pull_journals(remote, folder, progress)
 
 
 def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) -> Arrival | None:

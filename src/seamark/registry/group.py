@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import MissingFieldError, QueryError, ReadOnlyError
 from seamark.journal.folder import PROJECT_LOG, root_dir
@@ -37,7 +37,6 @@ from seamark.store.read.inherited import TAGS
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
-    from seamark.registry.project import Project
     from seamark.run.claims import Hold
     from seamark.run.handler import Handler
     from seamark.run.logbook import LogSession, Progress
@@ -163,6 +162,28 @@ _FIRST_TRIED: Final = 200
 """Number of runs tried before all matching runs are listed."""
 
 
+class Home(Protocol):
+    """The project of a group."""
+
+    @property
+    def path(self) -> str:
+        """Project path."""
+
+    @property
+    def session(self) -> LogSession:
+        """Session of this process in the project's log."""
+
+    def __getitem__(self, path: str) -> Handler:
+        """Return the handler of a path of its log."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether its log has anything at a path."""
+
+    @property
+    def fetch_runs_table(self) -> Callable[..., RunsTable]:
+        """Return its runs."""
+
+
 class Group:
     """Runs of a project and its sub-projects that share a name in ``sys/group_tags``.
 
@@ -170,7 +191,7 @@ class Group:
     ``group["key"] = value`` is stored under ``groups/<name>/metadata/``.
     """
 
-    def __init__(self, project: Project, name: str, hold: Hold | None = None) -> None:
+    def __init__(self, project: Home, name: str, hold: Hold | None = None) -> None:
         self._project = project
         self._name = check_name(name, "group")
         self._hold = hold
@@ -199,7 +220,7 @@ class Group:
         return self._name
 
     @property
-    def project(self) -> Project:
+    def project(self) -> Home:
         """Project of the group."""
         return self._project
 
@@ -283,7 +304,7 @@ def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, A
 
 
 def claim_run(
-    project: Project,
+    project: Home,
     query: str | None,
     values: Mapping[str, Any] | None,
     sort_by: str,
@@ -311,7 +332,7 @@ def claim_run(
     return None if hold is None else _begin(project, hold, kept, given)
 
 
-def _may_claim(project: Project, verb: str) -> bool:
+def _may_claim(project: Home, verb: str) -> bool:
     if project.session.recorder.mode == "read-only":
         raise ReadOnlyError(
             f"{verb}: the project was opened with mode='read-only' and cannot record a claim"
@@ -319,7 +340,7 @@ def _may_claim(project: Project, verb: str) -> bool:
     return project.session.recorder.mode != "disabled"
 
 
-def _begin(project: Project, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
+def _begin(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
     from seamark.run.run import init_run
 
     (path, run_id), session = hold.ref, project.session
@@ -342,7 +363,7 @@ def _begin(project: Project, hold: Hold, kept: Mapping[str, Any], given: Mapping
 
 
 def claim_group(
-    project: Project,
+    project: Home,
     query: str | None,
     values: Mapping[str, Any] | None,
     sort_by: str,

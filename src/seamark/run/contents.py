@@ -14,7 +14,7 @@ from seamark.values import Atom, Escaped, escape
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
     from seamark.journal.writer import JournalWriter
-    from seamark.run.recorder import Recorder
+    from seamark.run.outlet import Outlet
 
 
 log = logging.getLogger("seamark")
@@ -29,10 +29,10 @@ _AROUND: Final = 32
 class Contents:
     """Mask and store contents of records; secrets at paths in `unasked` cause no warning."""
 
-    def __init__(self, recorder: Recorder, secrets: Secrets) -> None:
+    def __init__(self, outlet: Outlet, secrets: Secrets) -> None:
         self.secrets = secrets
         self.unasked: set[str] = set()
-        self._recorder = recorder
+        self._outlet = outlet
         self._hidden_at: set[str] = set()
         self._files: BlobWriter | None = None
 
@@ -67,7 +67,7 @@ class Contents:
     def note_masked(self, paths: Iterable[str]) -> None:
         """Record the paths at which secrets are masked. Never raises."""
         with quietly():
-            shares, writer = self._recorder.shares, self._recorder.writer
+            shares, writer = self._outlet.shares, self._outlet.writer
             hidden = [path for path in paths if path not in self._hidden_at and shares(path)]
             if not hidden or writer is None or writer.closed:
                 return
@@ -122,12 +122,12 @@ class Contents:
     def files(self) -> BlobWriter:
         """Writer that stores files."""
         if self._files is None:
-            recorder = self._recorder
+            outlet = self._outlet
             self._files = BlobWriter(
-                recorder.folder,
+                outlet.folder,
                 self.record_file,
                 self._report,
-                recorder.shares,
+                outlet.shares,
                 self.hide,
                 self._writers,
             )
@@ -135,15 +135,15 @@ class Contents:
 
     def record_file(self, op: Mapping[str, Any], kind: int = Kind.OP) -> bool:
         """Append a record about a file; files are still stored while the run is being stopped."""
-        return (writer := self._recorder.writer) is not None and writer.append_op(op, kind)
+        return (writer := self._outlet.writer) is not None and writer.append_op(op, kind)
 
     def _writers(self) -> Iterable[str]:
-        writer = self._recorder.writer
+        writer = self._outlet.writer
         return () if writer is None else writer.writers
 
     def _report(self, kind: str, error: BaseException | None) -> None:
         why = f" ({kind}): {error}" if error else f": {kind}"
-        if (writer := self._recorder.writer) is not None:
+        if (writer := self._outlet.writer) is not None:
             later = kind == "not stored yet"
             writer.drop("file", not later, f"a file could not be stored{why}", once=("file", later))
 

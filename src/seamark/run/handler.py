@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
 from seamark.journal.rows import spoken
 from seamark.options.checks import check_keep, strings
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from seamark.reading.curves import Curve
     from seamark.reading.points import Attempt, Points
-    from seamark.run.container import Container
     from seamark.run.recorder import Part
     from seamark.run.uploads import Source
     from seamark.values.aggregates import Keep
@@ -52,6 +51,17 @@ _ARGUMENTS: Final = {
 """Arguments of the verbs that take Neptune's ``**kwargs``, as in Neptune."""
 
 
+class Root(Protocol):
+    """The run or project that a handler belongs to."""
+
+    @property
+    def session(self) -> Part:
+        """Session of this process in it."""
+
+    def pop(self, path: str) -> None:
+        """Delete a path and everything below it."""
+
+
 class Handler(Recordable):
     """A path of a run or project; made by item access, ``run["train"]["loss"]``.
 
@@ -61,8 +71,8 @@ class Handler(Recordable):
 
     __slots__ = ("_path", "_root")
 
-    def __init__(self, root: Container, path: str) -> None:
-        self._root = root
+    def __init__(self, root: Root, path: str) -> None:
+        self._root: Root = root
         self._path = path
 
     @property

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.aggregation import Aggregator
     from seamark.run.contents import Contents
-    from seamark.run.recorder import Recorder
+    from seamark.run.outlet import Outlet
 
 
 _OWN: Final = (File, Histogram)
@@ -56,8 +56,8 @@ Point = tuple[Any, float | None, int | None]
 class Points:
     """Records the points of series of one process."""
 
-    def __init__(self, recorder: Recorder, contents: Contents, kept: Aggregator) -> None:
-        self._recorder, self._contents, self._kept = recorder, contents, kept
+    def __init__(self, outlet: Outlet, contents: Contents, kept: Aggregator) -> None:
+        self._outlet, self._contents, self._kept = outlet, contents, kept
         self._known: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
 
     # ---------------------------------------------------------------- rows of numbers
@@ -72,19 +72,19 @@ class Points:
         epoch: Any = None,
     ) -> None:
         """Record one number for each path below a base, all at one step; never raises."""
-        recorder = self._recorder
+        outlet = self._outlet
         if base or phase is not None or epoch is not None:
-            if recorder.writer is None:
-                recorder.row({}, None)  # start the run, so that omitted values can be counted
+            if outlet.writer is None:
+                outlet.row({}, None)  # start the run, so that omitted values can be counted
             metrics = self._in_phase(metrics, base, phase, epoch)
             if not metrics:
                 return
         time_ns = None
         if timestamp is not None:
             what = "log_metrics: the timestamp is left out"
-            with quietly(lambda error: recorder.drop("timestamp", warn=f"{what}: {error}")):
+            with quietly(lambda error: outlet.drop("timestamp", warn=f"{what}: {error}")):
                 time_ns = to_time_ns(timestamp)
-        recorder.row(metrics, step, time_ns)
+        outlet.row(metrics, step, time_ns)
 
     def _in_phase(self, metrics: Any, base: str, phase: Any, epoch: Any) -> dict[str, Any]:
         try:
@@ -96,11 +96,11 @@ class Points:
             let_pass(error)
             count = len(metrics) if isinstance(metrics, Mapping) else 1
             what = "log_metrics: expected a mapping of paths to numbers, and a path as phase"
-            self._recorder.drop("metrics", max(1, count), f"{what}: {error!r:.200}")
+            self._outlet.drop("metrics", max(1, count), f"{what}: {error!r:.200}")
             return {}
         if epoch is not None:
             if prefix + _EPOCH in found:
-                self._recorder.drop(_EPOCH, 1, "log_metrics: epoch= replaces the metric 'epoch'")
+                self._outlet.drop(_EPOCH, 1, "log_metrics: epoch= replaces the metric 'epoch'")
             found[prefix + _EPOCH] = epoch
         return found
 
@@ -122,7 +122,7 @@ class Points:
         """Return the paths of keys below a path if all are known float series, else ()."""
         found = self._known.get((path, keys))
         if found is None:
-            writer, own = self._recorder.writer, self._recorder.series_path
+            writer, own = self._outlet.writer, self._outlet.series_path
             families = {} if writer is None else writer.families
             paths = tuple(f"{path}/{key}" for key in keys) or (path,)
             known = all(families.get(own(each)) == "float_series" for each in paths)
@@ -150,7 +150,7 @@ class Points:
         writer, batches = self._begin(batches)
         floats = {each.path: each.points[0] for each in batches if each.family == "float_series"}
         if floats:
-            self._recorder.row(floats, step, to_time_ns(timestamp))
+            self._outlet.row(floats, step, to_time_ns(timestamp))
         if writer is not None:
             self._append_records(writer, batches, described)
 
@@ -165,7 +165,7 @@ class Points:
         }
         if any(leaf is None for leaf in leaves.values()):
             leaves = {at: leaf for at, leaf in leaves.items() if leaf is not None}
-            self._recorder.drop(
+            self._outlet.drop(
                 "none", 1, f"append: None is not a point of a series, left out at {path!r}"
             )
         return leaves
@@ -195,8 +195,8 @@ class Points:
             return
         for each in batches:
             if each.family == "float_series":
-                at = self._recorder.series_path(each.path)
-                self._recorder.announce((at,))
+                at = self._outlet.series_path(each.path)
+                self._outlet.announce((at,))
                 numbers = [to_float(point) for point in each.points]
                 writer.append_column(at, numbers, each.steps, each.times_ns)
         self._append_records(writer, batches, described)
@@ -206,14 +206,14 @@ class Points:
 
         Numbers of aggregated paths are not among them. Nothing is written if a path is unusable.
         """
-        writer = self._recorder.to_append() if batches else None
+        writer = self._outlet.to_append() if batches else None
         if writer is None:
             return None, []
-        self._recorder.announce()
+        self._outlet.announce()
         numbers = (each for each in batches if each.family == "float_series")
         seen = [each for each in numbers if self._kept.aggregates(each.path)]
         batches = [each for each in batches if each not in seen]
-        writer.expect({self._recorder.series_path(each.path): each.family for each in batches})
+        writer.expect({self._outlet.series_path(each.path): each.family for each in batches})
         for each in seen:
             for point in each.points:
                 self._kept.observe(each.path, to_float(point))
@@ -240,7 +240,7 @@ class Points:
         described: Mapping[str, Any],
     ) -> dict[str, Any]:
         value, number, time_ns = point
-        at = self._recorder.series_path(path)
+        at = self._outlet.series_path(path)
         writer.claim(at, family)
         if family == "string_series":
             text = self._contents.text(at, value)
@@ -263,8 +263,8 @@ class Points:
 
     def as_series(self, path: str, values: Sequence[Any]) -> Any:
         """Return a list as points if this process wrote a series at the path, else unchanged."""
-        writer = self._recorder.writer
-        family = writer.families.get(self._recorder.series_path(path), "") if writer else ""
+        writer = self._outlet.writer
+        family = writer.families.get(self._outlet.series_path(path), "") if writer else ""
         return _SERIES[family](values) if family in _SERIES else values
 
     def clear(self, writer: JournalWriter, path: str) -> None:

@@ -23,8 +23,8 @@ from seamark.process.rank import restart_count
 
 if TYPE_CHECKING:
     from seamark.journal.folder import JournalFile, RunFolder
-    from seamark.opening.opening import Saved
-    from seamark.run.session import Session
+    from seamark.opening.opening import Opening, Saved
+    from seamark.run.recorder import Recorder
 
 
 _BEGIN: Final = b'{"op":"checkpoint","mark":'
@@ -33,30 +33,35 @@ _BEGIN: Final = b'{"op":"checkpoint","mark":'
 class Resume:
     """Attempts of a run that continues an earlier one."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._recorder = session, session.recorder
+    def __init__(self, opening: Opening, recorder: Recorder) -> None:
+        self._opening = opening
+        self._recorder = recorder
         self._marks_due: list[int] = []
         self._mark_numbers = itertools.count(1)
-        self.origin = session.opening.origin
+        self.origin = opening.origin
+
+    def adopt(self, opening: Opening) -> None:
+        """Continue from journals that were copied to this disk."""
+        self._opening = opening
 
     @property
     def _folder(self) -> RunFolder:
         return self._recorder.folder
 
     def _newest(self) -> int:
-        remote = self._session.opening.remote
+        remote = self._opening.remote
         elsewhere = 0 if remote is None else remote.newest_attempt
         return max(newest_attempt(self._folder), elsewhere)
 
     def _sizes(self) -> dict[str, int]:
-        found, remote = self._folder.sizes(), self._session.opening.remote
+        found, remote = self._folder.sizes(), self._opening.remote
         for writer, size in ({} if remote is None else remote.sizes).items():
             found[writer] = max(size, found.get(writer, 0))
         return found
 
     def expect_found(self) -> None:
         """Raise if ``resume="must"`` would start a new run."""
-        options, origin = self._session.opening.options, self.origin
+        options, origin = self._opening.options, self.origin
         found = options.names_a_run or origin.begun or origin.continues
         if not options.must_resume or found or self._recorder.silent:
             return
@@ -84,7 +89,7 @@ class Resume:
             "project": self._folder.project,
             "positions": noted or (None if recorder.silent else {}),
         }
-        if self._session.opening.is_unanswered:
+        if self._opening.is_unanswered:
             state["partly"] = True
         if marked:
             self._marks_due = [*self._marks_due, next(self._mark_numbers)]
@@ -113,7 +118,7 @@ class Resume:
         # An attempt that a restart has begun continues, unless its own checkpoint is loaded.
         if begun and begun.positions is None and not own:
             number = begun.number
-        elif self._session.opening.options.ranks == "all" and not own:
+        elif self._opening.options.ranks == "all" and not own:
             # One attempt for all ranks, whichever rank is first.
             number = attempt_of_peers(self._folder, self.origin.lineage)
         if number is None or (begun and begun.positions is not None and begun.number == number):
@@ -125,7 +130,7 @@ class Resume:
 
     def _positions(self, saved: Saved) -> dict[str, int] | None:
         noted = saved.positions
-        if noted is None or (saved.partly and self._session.opening.is_unanswered):
+        if noted is None or (saved.partly and self._opening.is_unanswered):
             return None  # records without a known position must not be hidden
         if saved.partly:
             noted = {**self._sizes(), **noted}
@@ -139,7 +144,7 @@ class Resume:
         For a training that starts from scratch in a run that already has one. Does nothing if ranks
         share the run, because they must agree on attempts.
         """
-        options, recorder = self._session.opening.options, self._recorder
+        options, recorder = self._opening.options, self._recorder
         is_apart = options.ranks == "all" or options.resume == "never"
         if is_apart or recorder.silent or recorder.writer is None:
             return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
-from seamark.opening.machine import copy_run
+from seamark.opening.opening import copy_run
 from seamark.opening.place import expect_writable, reading_place
 from seamark.paths import join_path
 from seamark.process import fork
@@ -91,7 +91,7 @@ class Session:
             owner=options.owner if owner is None else owner,
             may_reopen=not carried.contributes,
         )
-        self.resume = Resume(self)
+        self.resume = Resume(opening, self.recorder)
         self.recorded = Recorded(
             folder,
             self.policy,
@@ -301,6 +301,7 @@ class Session:
     def _copy_run(self) -> None:
         if self.opening.remote is not None and self.recorder.recording:
             self.opening = copy_run(self.opening, trains=True)
+            self.resume.adopt(self.opening)
             self.recorded.note_copied(is_partial=self.opening.remote is not None)
 
     def _own(self) -> None:

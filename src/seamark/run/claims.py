@@ -51,6 +51,9 @@ class Folders:
         groups: Whether groups are claimed instead of runs.
     """
 
+    is_far = False
+    """Whether requests go over a network."""
+
     def __init__(self, root: Path, index: Catalog, *, groups: bool = False) -> None:
         self._root, self._now_ns, self._groups = root, index.now_ns, groups
 
@@ -98,6 +101,8 @@ class Folders:
 
 class Served:
     """Claims by transactions of a server."""
+
+    is_far = True
 
     def __init__(self, catalog: RemoteCatalog, *, groups: bool = False) -> None:
         self._catalog, self._groups = catalog, groups
@@ -158,8 +163,11 @@ class Hold:
         recorder.values.assign_quietly({path: claimed_by(self.claim.facts)})
 
     def look(self) -> None:
-        """Check on another thread, as it may be slow, whether another process holds the claim."""
-        threading.Thread(target=self.is_lost, name="seamark-claim", daemon=True).start()
+        """Check whether another process holds the claim now; on another thread if that is slow."""
+        if self._place.is_far:
+            threading.Thread(target=self.is_lost, name="seamark-claim", daemon=True).start()
+        else:
+            self.is_lost()
 
     @property
     def _is_held(self) -> bool:

@@ -87,20 +87,26 @@ class Points:
         outlet.row(metrics, step, time_ns)
 
     def _in_phase(self, metrics: Any, base: str, phase: Any, epoch: Any) -> dict[str, Any]:
+        drop = self._outlet.drop
         try:
             own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
             prefix = join_path(base, own)
-            prefix += "/" if prefix else ""
-            found = {f"{prefix}{key}": value for key, value in metrics.items()}
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
             count = len(metrics) if isinstance(metrics, Mapping) else 1
-            what = "log_metrics: expected a mapping of paths to numbers, and a path as phase"
-            self._outlet.drop("metrics", max(1, count), f"{what}: {error!r:.200}")
+            drop("metrics", max(1, count), f"log_metrics: phase: {error}")
+            return {}
+        prefix += "/" if prefix else ""
+        try:
+            found = {f"{prefix}{key}": value for key, value in metrics.items()}
+        except Exception as error:  # noqa: BLE001 - see `let_pass`
+            let_pass(error)
+            what = f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
+            drop("metrics", 1, what)
             return {}
         if epoch is not None:
             if prefix + _EPOCH in found:
-                self._outlet.drop(_EPOCH, 1, "log_metrics: epoch= replaces the metric 'epoch'")
+                drop(_EPOCH, 1, "log_metrics: epoch= replaces the metric 'epoch'")
             found[prefix + _EPOCH] = epoch
         return found
 

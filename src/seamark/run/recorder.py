@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from seamark.journal.writer import SYNC_S, JournalWriter
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import let_pass
 from seamark.run.aggregation import Aggregator
 from seamark.run.contents import Contents
 from seamark.run.lifecycle import RESTING, WAITING, Lifecycle
@@ -133,9 +133,14 @@ class Recorder(Outlet):
     # ---------------------------------------------------------------- rows
 
     def _first_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> None:
-        with quietly(self._warn_of_silence):
+        try:
             if self.to_write() is not None:  # the row was replaced
                 self.row(metrics, step, time_ns)
+            elif self.mode == "disabled":
+                self.row = _nothing
+        except Exception as error:  # noqa: BLE001 - see `let_pass`
+            let_pass(error)
+            self._warn_of_silence(error)
 
     def _watched_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> None:
         writer, ranked = self.writer, self._ranked
@@ -179,6 +184,10 @@ class Recorder(Outlet):
         self.kept.end()
         writer.close(reason, timeout_s)
         return self.lost
+
+
+def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
+    """Record nothing: the row of a disabled run."""
 
 
 @runtime_checkable

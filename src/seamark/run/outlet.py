@@ -32,12 +32,12 @@ class Outlet:
         writer: The journal; None before the first record.
         ready: The journal, while it can be written without further checks; None before the first
             record, in a forked child until it records, and after the end.
-        row: Function ``row(metrics, step)`` that records one number for each path at one step.
-            Never raises.
+        row: Function ``row(metrics, step)`` that records one number for each path at one step;
+            returns whether the row was passed to the kernel (None in a disabled run). Never raises.
         rank: 0, or a higher rank that records its own series.
     """
 
-    row: Callable[..., object]
+    row: Callable[..., bool | None]
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from seamark.capture.secrets import Secrets
 from seamark.journal.writer import SYNC_S, JournalWriter
 from seamark.process.interrupts import let_pass
 from seamark.run.aggregation import Aggregator
@@ -17,7 +18,6 @@ from seamark.run.ranks import RankPaths
 from seamark.run.values import Values
 
 if TYPE_CHECKING:
-    from seamark.capture.secrets import Secrets
     from seamark.journal.folder import RunFolder
     from seamark.run.ranks import EveryRank, RankPolicy
     from seamark.run.recorded import Recorded
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from seamark.values.aggregates import Keep
 
 
+_USUAL: Final = Secrets()
 _RESERVED: Final = {"tags": "atom"}
 """Families allowed below a reserved namespace: keyed tags are single values."""
 
@@ -44,9 +45,9 @@ class Recorder(Outlet):
         *,
         header: Callable[[], dict[str, Any]],
         start: Callable[[], object],
-        secrets: Secrets,
+        secrets: Secrets = _USUAL,
         keep: Mapping[str, Keep] | None = None,
-        expect_tags: Callable[[Mapping[str, Atom]], object],
+        expect_tags: Callable[[Mapping[str, Atom]], object] = lambda _: None,
         fixed: str | None = None,
         after_t: int = 0,
     ) -> None:
@@ -132,32 +133,34 @@ class Recorder(Outlet):
 
     # ---------------------------------------------------------------- rows
 
-    def _first_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> None:
+    def _first_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> bool | None:
         try:
             if self.to_write() is not None:  # the row was replaced
-                self.row(metrics, step, time_ns)
-            elif self.mode == "disabled":
+                return self.row(metrics, step, time_ns)
+            if self.mode == "disabled":
                 self.row = _nothing
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
             self._warn_of_silence(error)
+        return False
 
-    def _watched_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> None:
+    def _watched_row(
+        self, metrics: Any, step: Any = None, time_ns: int | None = None
+    ) -> bool | None:
         writer, ranked = self.writer, self._ranked
         if writer is None:
-            self._first_row(metrics, step, time_ns)
-            return
+            return self._first_row(metrics, step, time_ns)
         try:
             if self.kept.cells or self.kept.patterns:  # they have the same path on all ranks
                 metrics = self.kept.divert(metrics)
                 if not metrics:
-                    return
+                    return False
             if ranked is not None:
                 metrics = {ranked[path]: value for path, value in metrics.items()}
             self.announce(metrics)
         except Exception as error:  # noqa: BLE001 - no mapping, or no key: the writer says so
             let_pass(error)
-        writer.append_row(metrics, step, time_ns)
+        return writer.append_row(metrics, step, time_ns)
 
     def store_files(self, seconds: float | None) -> None:
         """Wait until all files are stored, and accept no further ones."""

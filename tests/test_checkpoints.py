@@ -221,7 +221,7 @@ def test_a_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
     update(files, path)
     run.wait()
     with monkeypatch.context() as patched:
-        patched.setattr(run.session, "record_op", lambda op: None)
+        patched.setattr(run.session.recorder.values, "record_op", lambda op: None)
         Path(path).unlink()
         for _ in range(4):
             update(files)

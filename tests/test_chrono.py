@@ -184,7 +184,7 @@ def test_events_time_the_work_of_the_device_and_not_its_launch(run):
             with run.chrono(cuda, cuda=cuda):
                 _ = matrix @ matrix
         torch.cuda.synchronize()
-    run.session.rest("completed")
+    run.session.ending.rest("completed")
     found = {name: run[f"chronos/{name}"].fetch() for name in ("events", "synchronize", "off")}
     assert {each.count for each in found.values()} == {20}
     assert found["events"].min > 0

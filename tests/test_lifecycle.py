@@ -63,7 +63,7 @@ def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
     run = init_run("p", root=tmp_path, **QUIET)
     run.log_metrics({"loss": 1.0}, 0)
     assert len(open_below(tmp_path)) == 1
-    run.session.rest()
+    run.session.ending.rest()
     settle(threads)
     assert run.session.lifecycle.phase == RESTING
     assert open_below(tmp_path) == []
@@ -106,7 +106,7 @@ def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path, in
         from seamark import init_run
         run = init_run("p", root=sys.argv[1], custom_run_id="done", **quiet)
         run.log_metrics({"loss": 1.0, "odd": "no", "text": "no"}, 0)
-        run.session.rest()
+        run.session.ending.rest()
         raise ValueError("after all")
     """
     told = in_python(code, tmp_path, ok=False).stderr

@@ -23,7 +23,7 @@ import seamark
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.index.remote import open_remote
 from seamark.journal.folder import RunFolder
-from seamark.opening.machine import claim_name
+from seamark.opening.machine import Machine
 from seamark.options.settings import Settings
 from seamark.reading.names import CONFLICTS, RunName, settle
 from seamark.remote.protocol import RemoteError, RunKey
@@ -292,7 +292,7 @@ def test_a_folder_without_records_takes_no_name(root_place, kind):
     if kind == "run":  # a run that begins is replaced by one that comes later
         assert ask("coming", "one") == ()
         options = Settings.of(name="one", conflict="replace", remote=root_place.uri)
-        claim_name(options, RunFolder(ROOT, "team/p", "begun"))
+        Machine(options, ROOT, None).claim_name(RunFolder(ROOT, "team/p", "begun"))
         assert ask("coming", "one") == ("begun",)
 
 
@@ -399,7 +399,9 @@ def refer_to_odd_names(run):
     """Record an artifact as input whose names lead out of any folder."""
     of = {"kind": "artifact", "project": "..", "name": "../../x", "id": "../y"}
     op = {"op": "artifact", "path": "artifacts/inputs/strange", "kind": "artifact"}
-    run.session.record_op({**op, "files": [], "references": [], "hash": "0", "of": of})
+    run.session.recorder.values.record_op(
+        {**op, "files": [], "references": [], "hash": "0", "of": of}
+    )
 
 
 def digest_of(name, there):

@@ -56,7 +56,7 @@ def test_the_epoch_stands_beside_the_metrics_at_their_step(run):
     assert (points(run, "a/epoch"), points(run, "a/loss")) == ([(0, 1)], [(0, 0.5)])
     assert not run.exists("val/epoch")
     assert points(run, "val/loss") == [(0, 0.5)]
-    assert dropped(run) == {"epoch": 2}
+    assert dropped(run) == {"epoch": 1, "value": 1}
 
 
 @pytest.mark.parametrize("phase", ["", 3])

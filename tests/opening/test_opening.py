@@ -1,6 +1,6 @@
 """Decisions at the opening of a run, one row for each sentence that the documentation promises.
 
-No disk, launcher or network takes part: a `World` of plain values answers. A row says what a person
+No disk, launcher or network takes part: a world of plain values answers in place of `Machine`. A row says what a person
 gave, what the world answers beside "nothing is there", and what was decided.
 """
 
@@ -23,13 +23,11 @@ from seamark.errors import (
     SeamarkError,
 )
 from seamark.journal.folder import RunFolder, hashed_run_id
+from seamark.opening.machine import Presence, RemoteAnswer
 from seamark.opening.opening import (
     Attempt,
-    Launch,
     Opening,
     Origin,
-    Presence,
-    RemoteAnswer,
     Saved,
     resolve,
     resolve_checkpoint,
@@ -77,10 +75,6 @@ class Answers:
     name: tuple[str | None, tuple[str, ...]] | SeamarkError = (None, (URL,))
     asked: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
-
-    @property
-    def launch(self) -> Launch:
-        return Launch(self.rank, self.restarts)
 
     def job_run(self) -> JobRun:
         return JOB

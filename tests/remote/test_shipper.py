@@ -66,10 +66,10 @@ def test_data_is_sent_while_the_training_continues(begin, keeper):
     assert kept_like(run, keeper)
     position = sum(map(len, keeper.journals["p", run.id].values()))
     assert shippers.positions(keeper.url) == {("p", run.id): position}
-    run.session.rest()  # as after each stage of Lightning; it goes on in another journal
+    run.session.ending.rest()  # as after each stage of Lightning; it goes on in another journal
     until(lambda: kept_like(run, keeper))
     record(run, start=400)
-    run.session.rest()
+    run.session.ending.rest()
     run.stop()
     assert shippers.flush(keeper.url, 60)
     until(lambda: not any(keeper.url in each.name for each in threading.enumerate()))
@@ -504,7 +504,7 @@ def test_stopping_one_object_of_a_run_keeps_sending_for_the_others(begin, keeper
 
 
 def test_an_exit_without_stop_sends_the_rest(keeper, tmp_path):
-    code = SCRIPT + "run.log_metrics({'a': 1.0}, step=1)\nrun.session.rest()\n"
+    code = SCRIPT + "run.log_metrics({'a': 1.0}, step=1)\nrun.session.ending.rest()\n"
     out, _ = run_script(code, str(tmp_path / "root"), keeper.url)
     kept = keeper.journals["p", out.split()[0]]
     assert {name: bytes(data) for name, data in kept.items()} == journals(tmp_path)

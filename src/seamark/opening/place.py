@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from seamark.errors import JournalError, RunNotFoundError
 from seamark.journal.folder import RunFolder, mint_run_id, root_dir
@@ -32,7 +32,8 @@ _NO_PLACE = frozenset(
         errno.EROFS,
     }
 )
-_deleted_at_exit: set[Path] = set()
+DEBUG: Final = "seamark-debug-"
+"""Beginning of the name of a temporary root, which is deleted at the end of the process."""
 
 
 def artifact_root() -> Path | None:
@@ -43,24 +44,16 @@ def artifact_root() -> Path | None:
 
 def reading_place(options: Settings) -> Path | str | None:
     """Return the remote from which a run is read; None for its own root."""
-    if options.mode != "read-only" or (first := first_remote(options.remote)) is None:
-        return None
-    return readable(first)
+    return remote_to_read(options.remote) if options.mode == "read-only" else None
 
 
 def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> Path:
     """Return the root for recording; with ``mode="debug"`` a temporary one."""
     if mode != "debug" or root is not None:
         return root_dir(root, used=mode != "disabled" or named)
-    made = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
-    _deleted_at_exit.add(made)
+    made = Path(tempfile.gettempdir()) / f"{DEBUG}{mint_run_id()}"
     atexit.register(_remove_debug_root, made, os.getpid())
     return made
-
-
-def is_deleted_at_exit(root: Path) -> bool:
-    """Return whether a root is a temporary one created by this process."""
-    return root in _deleted_at_exit
 
 
 def _remove_debug_root(root: Path, pid: int) -> None:
@@ -134,9 +127,14 @@ def place_to_read(
 
     A ``root`` takes precedence over ``SEAMARK_REMOTE``.
     """
-    uri = first_remote(remote)
-    if uri is None and remote is None and root is None:
-        uri = first_remote(os.environ.get("SEAMARK_REMOTE"))
+    if remote is None and root is None:
+        remote = os.environ.get("SEAMARK_REMOTE")
+    return remote_to_read(remote)
+
+
+def remote_to_read(given: str | Sequence[str] | None) -> Path | str | None:
+    """Return the first remote from which runs can be read; None if there is none."""
+    uri = first_remote(given)
     return None if uri is None else readable(uri)
 
 

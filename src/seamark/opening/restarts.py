@@ -26,7 +26,7 @@ from seamark.journal import reservations
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import is_long
 from seamark.journal.headers import first_record_ns, header_of, headers, writer_lives
-from seamark.opening.place import first_remote, open_catalog, readable
+from seamark.opening.place import open_catalog, remote_to_read
 from seamark.process import fork
 from seamark.process.interrupts import logged, quietly
 from seamark.process.liveness import process_facts
@@ -106,28 +106,21 @@ class Restart(NamedTuple):
     attempt: int | None = None
 
 
-def restart_of_named(folder: RunFolder) -> Restart:
-    """Return the restart of a job whose run was named."""
-    return Restart(folder, attempt_after(headers(folder)))
+def restart_of(folder: RunFolder, job_run: JobRun | None) -> Restart:
+    """Return the restart of a job: of the run that was named, or of one that it recorded before.
 
-
-def restart_of_unnamed(folder: RunFolder, job_run: JobRun) -> Restart:
-    """Return the newest run of the project that this job recorded before its restart.
-
-    The run was recorded by the same process of the job with the same command line, and no other
-    process has continued it since the restart.
+    Of a job whose run was not named, it is the newest run of the project that the same process of
+    the job recorded with the same command line, and that no other process has continued since.
     """
-    try:
+    if job_run is None:
+        return Restart(folder, attempt_after(headers(folder)))
+    names: list[str] = []
+    with quietly(only=OSError):
         names = os.listdir(folder.root / folder.project)  # noqa: PTH208
-    except OSError:
-        return Restart()
     runs = [RunFolder(folder.root, folder.project, name) for name in names if name[0] != "."]
-    found = [
-        (first_record_ns(one), one) for one in runs if job_run in _recorded_before_restart(one)
-    ]
-    if not found:
-        return Restart()
-    return restart_of_named(max(found, key=lambda one: (one[0], one[1].run))[1])
+    known = [one for one in runs if job_run in _recorded_before_restart(one)]
+    newest = max(known, key=lambda one: (first_record_ns(one), one.run), default=None)
+    return Restart() if newest is None else restart_of(newest, None)
 
 
 def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
@@ -222,9 +215,8 @@ def find_duplicate(options: Settings, folder: RunFolder) -> str | None:
     """
     text = start_hash(options, StartVersion.of(options))
     assert text is not None  # noqa: S101 - there are parameters
-    uri = first_remote(options.remotes)
-    places = [folder.root] if uri is None else [folder.root, readable(uri)]
-    found = (_find_in(place, options, folder, text) for place in places)
+    places = (folder.root, remote_to_read(options.remotes))
+    found = (_find_in(place, options, folder, text) for place in places if place is not None)
     return next(filter(None, found), None)
 
 

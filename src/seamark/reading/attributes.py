@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 CHANGES: Final = "monitoring/seamark/changes"
@@ -67,6 +67,27 @@ class SeriesTail:
     count: int
     first_step: float
     last_step: float
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Facts needed to resume a run.
+
+    Attributes:
+        largest_t: Largest time of a record, nanoseconds since the Unix epoch.
+        journals: Important header fields of each journal, and its stored size in bytes.
+        trained: Float series recorded during training, not only during evaluation.
+        failed: Whether a process that represented the run recorded a failure.
+        resumable: Whether the run was started and not finished, and has no live owner.
+    """
+
+    largest_t: int = 0
+    journals: dict[str, dict[str, Any]] = field(default_factory=dict)
+    families: dict[str, str] = field(default_factory=dict)
+    last_steps: dict[str, float] = field(default_factory=dict)
+    trained: frozenset[str] = frozenset()
+    failed: bool = False
+    resumable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from seamark.journal.folder import RunFolder, mint_run_id
 from seamark.journal.reservations import take_number
 from seamark.opening.place import (
     expect_writable,
-    first_remote,
     open_catalog,
     own_root,
     place_to_read,
+    remote_to_read,
 )
 from seamark.options.checks import Tags, check_text, one_of
 from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
@@ -77,7 +77,7 @@ class Place:
         """Address of the remote that is searched in addition to the root, or None."""
         if self.reads is not None or not self.remotes:
             return self.reads
-        return place_to_read(None, first_remote(self.remotes))
+        return remote_to_read(self.remotes)
 
     def find(self, word: str, kind: str) -> Ref:
         """Return the path of a named container, and its key, id or digest."""

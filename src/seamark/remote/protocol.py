@@ -8,10 +8,11 @@ Data that a remote cannot represent is counted in the run, at ``<place>/<kind>``
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, runtime_checkable
 
 from seamark.errors import SeamarkError
+from seamark.reading.attributes import Opening
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -46,22 +47,9 @@ _MAX_INT64 = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteRun:
-    """State of a run on a remote.
+class RemoteRun(Opening):
+    """Facts about a run on a remote, whose address is `uri`."""
 
-    `largest_t` is the largest time of a record, ns since the Unix epoch. `journals` has the HEADER
-    of each journal by writer id. `trained` has the paths of the float series that training
-    processes wrote; None if unknown, so that it may be any. `resumable` means that the run was
-    started and not finished, and has no live owner.
-    """
-
-    largest_t: int = 0
-    journals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    families: Mapping[str, str] = field(default_factory=dict)
-    last_steps: Mapping[str, float] = field(default_factory=dict)
-    trained: frozenset[str] | None = None
-    failed: bool = False
-    resumable: bool = False
     uri: str = ""
 
     @property

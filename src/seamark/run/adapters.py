@@ -211,9 +211,6 @@ class _Checkpoint:
         elif self.removable:
             self.removable -= 1
 
-    def try_again(self) -> None:
-        self.removable = math.inf  # until its record is deleted
-
 
 class CheckpointSet:
     """The checkpoints of one callback, recorded as files below one namespace of a run.
@@ -353,8 +350,8 @@ class CheckpointSet:
             return
         if not is_url(location) and not Path(location).parent.is_dir():
             return
-        if not self._run.session.record_op({"op": "delete", "paths": [file.path]}):
-            file.try_again()  # the disk was full: every save checks it
+        if not self._run.session.recorder.values.record_op({"op": "delete", "paths": [file.path]}):
+            file.removable = math.inf  # the disk was full: every save checks it
             return
         file.stamp, file.removable = None, 0
         self._run.session.content.prune(file.path)

@@ -10,7 +10,6 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import FamilyError
-from seamark.journal.rows import spoken
 from seamark.paths import check_path, is_inside
 from seamark.process.interrupts import let_pass
 
@@ -81,11 +80,6 @@ class Aggregator:
                     return cell
                 raise FamilyError(
                     f"path {path!r} keeps {cell.keep.kind}, not {what.kind}; use "
-                    f"another path, or free this one with `del run[{path!r}]`"
-                )
-            if (held := writer.families.get(path, _FAMILY)) != _FAMILY:
-                raise FamilyError(
-                    f"path {path!r} holds {spoken(held)}, so it cannot hold statistics; use "
                     f"another path, or free this one with `del run[{path!r}]`"
                 )
             writer.claim(path, _FAMILY)

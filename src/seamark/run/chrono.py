@@ -208,7 +208,9 @@ class Chronos:
             if torch is not None and torch.cuda.is_available():
                 self._torch = torch
         if self._torch is None and not self._asked:
-            log.warning("seamark: there is no CUDA device: chrono(cuda=...) measures wall time only")
+            log.warning(
+                "seamark: there is no CUDA device: chrono(cuda=...) measures wall time only"
+            )
         self._asked = True
         return self._torch is not None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from seamark.errors import ArgumentError, FamilyError
 from seamark.journal.folder import PROJECT_LOG
-from seamark.opening.place import first_remote, open_catalog, readable
+from seamark.opening.place import open_catalog, remote_to_read
 from seamark.options.checks import TAGS
 from seamark.paths import check_writable, given_path, is_inside, projects_above
 from seamark.pictures.printing import show
@@ -99,8 +99,7 @@ class TagCheck:
     def _server(self) -> str | None:
         if self._recorded.remote or self._recorded.silent:
             return None
-        uri = first_remote(self._remotes)
-        place = None if uri is None else readable(uri)
+        place = remote_to_read(self._remotes)
         return place if isinstance(place, str) else None
 
 

@@ -32,7 +32,6 @@ class Captured:
         self.note_state = note_state
         self.drop = recorder.drop
         self.note_masked = recorder.contents.note_masked
-        self._guard = recorder.guard("capture", "what was captured is left out")
 
     @property
     def writer(self) -> str | None:
@@ -56,35 +55,28 @@ class Captured:
 
     def append_text(self, path: str, text: str) -> None:
         """Add one point to a string series, secrets hidden; count failures."""
-        with self._guard:
-            if (writer := self._open) is not None:
-                self._recorder.contents.unasked.add(path)
-                self._recorder.points.append_text(writer, path, text)
+        self._recorder.contents.unasked.add(path)
+        self._record(lambda writer: self._recorder.points.append_text(writer, path, text))
 
     def append_numbers(self, numbers: Mapping[str, float]) -> None:
         """Add one point to each of several float series; count failures."""
-        with self._guard:
-            if (writer := self._open) is not None:
-                # Not by the recorder's row: such points do not reopen a run.
-                writer.append_row(numbers)
+        # Not by the recorder's row: such points do not reopen a run.
+        self._record(lambda writer: writer.append_row(numbers))
 
     def keep(self, path: str, file: File) -> None:
         """Store a file; count failures."""
-        with self._guard:
-            if self._open is not None:
-                self._recorder.values.assign(path, file)
+        self._record(lambda _: self._recorder.values.assign(path, file))
 
     def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
         """Store members of a file set, by name; count failures."""
-        with self._guard:
-            if self._open is not None:
-                self._recorder.values.add_files(path, members)
+        self._record(lambda _: self._recorder.values.add_files(path, members))
 
-    @property
-    def _open(self) -> JournalWriter | None:
-        """The open journal, or None; late captures do not open one."""
+    def _record(self, record: Callable[[JournalWriter], object]) -> None:
+        # Late captures do not open a journal.
         writer = self._recorder.writer
-        return None if writer is None or writer.closed else writer
+        if writer is not None and not writer.closed:
+            with self._recorder.guard("capture", "what was captured is left out"):
+                record(writer)
 
 
 class Ending:
@@ -159,7 +151,7 @@ class Ending:
 
     def expect(self) -> None:
         """Finish when the process ends, unless that was done earlier."""
-        finish_at_exit(self, self._recorder.folder)
+        finish_at_exit(self, self._finish_at_exit, self._recorder.folder)
 
     def go_on(self) -> None:
         """Resume recording after a rest or a wait."""
@@ -167,7 +159,7 @@ class Ending:
         self._lifecycle.enter(RECORDING)
         self._recorder.beat_every(HEARTBEAT_S)
 
-    def rest(self, state: str, *, error: BaseException | None = None) -> None:
+    def rest(self, state: str = "completed", *, error: BaseException | None = None) -> None:
         """Record the state at the end of a training, and release the descriptor and thread.
 
         Never raises. Later records go into another journal. The end of the process no longer
@@ -187,8 +179,7 @@ class Ending:
         self._shipping.rest()
         self._recorded.close()
 
-    def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish because the process ends, with an error unless it is None."""
+    def _finish_at_exit(self, error: BaseException | None) -> None:
         self.finish("exit", 60.0, error=error)
 
     def finish(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import atexit
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from seamark.capture.ending.process_end import at_worker_end
 from seamark.process import fork
@@ -78,13 +78,6 @@ class Lifecycle:
                 hook()
 
 
-class Finishing(Protocol):
-    """An object that has to be finished at exit."""
-
-    def finish_at_exit(self, error: BaseException | None, /) -> None:
-        """Finish because the process ends, with an error unless it is None."""
-
-
 LastCall = Callable[[BaseException | None], object]
 """Call at the end of the process, with the error that ends it or None."""
 _running: dict[object, LastCall] = {}
@@ -94,10 +87,10 @@ _last_lines: dict[object, LastCall] = {}
 _last: dict[object, LastCall] = {}
 
 
-def finish_at_exit(run: Finishing, folder: RunFolder) -> None:
-    """Finish a run when the process ends, unless `note_finished` is called for it."""
+def finish_at_exit(run: object, call: LastCall, folder: RunFolder) -> None:
+    """Call a function when the process ends, unless `note_finished` is called for the run."""
     _register()
-    _running[id(run)] = run.finish_at_exit
+    _running[id(run)] = call
     _last_lines.pop(folder, None)
 
 
@@ -122,7 +115,7 @@ def _begin_child() -> None:
 fork.register(_begin_child)
 
 
-def note_finished(run: Finishing, folder: RunFolder, show: LastCall | None = None) -> None:
+def note_finished(run: object, folder: RunFolder, show: LastCall | None = None) -> None:
     """Forget a run that has nothing left to finish at exit; ``show`` prints how it ended."""
     _running.pop(id(run), None)
     _last_lines.pop(folder, None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from seamark.errors import ArgumentError, FileMissingError, PathError, RunNotFoundError
 from seamark.journal.folder import RunFolder
-from seamark.opening.place import artifact_root, first_remote, open_catalog, readable
+from seamark.opening.place import artifact_root, open_catalog, remote_to_read
 from seamark.paths import ARTIFACTS, check_path, check_place, home_of, kind_of, model_key
 from seamark.reading.contents import ArtifactName, source_label
 from seamark.run.artifact import artifact_op, uri_of
@@ -151,9 +151,8 @@ class Associations:
         from seamark.store.query.selection import number_of
 
         options, folder = self._options, self._recorder.folder
-        places: list[Path | str] = list(filter(None, (artifact_root(), folder.root)))
-        if (uri := first_remote(options.remotes)) is not None:
-            places.append(readable(uri))
+        known = (artifact_root(), folder.root, remote_to_read(options.remotes))
+        places = [place for place in known if place is not None]
         found = find_among(places, options.api_token, word, folder.project, "artifact")
         return described(found.ref, number_of(found))
 

@@ -170,10 +170,9 @@ class LogSession:
 
     def expect_end(self) -> None:
         """Finish when the process ends, unless that has been done by then."""
-        finish_at_exit(self, self.recorder.folder)
+        finish_at_exit(self, self._finish_at_exit, self.recorder.folder)
 
-    def finish_at_exit(self, _: BaseException | None) -> None:
-        """Finish because the process ends."""
+    def _finish_at_exit(self, _: BaseException | None) -> None:
         if self._pid == os.getpid():
             self.finish("exit", _EXIT_S)
         elif (writer := self.recorder.writer) is not None and writer.writer is not None:

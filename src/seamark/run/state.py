@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.opening.opening import Opening
-    from seamark.remote.protocol import RemoteRun
+    from seamark.reading.attributes import Opening as RunFacts
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
@@ -168,7 +168,7 @@ class OwnState:
         folder, remote = self._recorder.folder, self._opening.remote
 
         with logged(f"the values of run {folder.run} could not be read"):
-            known = [] if remote is None else [remote]
+            known: list[RunFacts] = [] if remote is None else [remote]
             if remote is None or folder.journals():  # what was recorded last is on this disk
                 here, self.had_owner = run_on_disk(folder)
                 known.insert(0, here)
@@ -215,28 +215,17 @@ class OwnState:
         return True
 
 
-def run_on_disk(folder: RunFolder) -> tuple[RemoteRun, bool]:
-    """Return the state of a run on this disk, once folded, and whether an owner records it."""
+def run_on_disk(folder: RunFolder) -> tuple[RunFacts, bool]:
+    """Return the facts about a run on this disk, once folded, and whether an owner records it."""
     from seamark.index.index import Index
-    from seamark.remote.protocol import RemoteRun
 
     with Index.open(folder.root) as index:
         index.refresh(folder.project, folder.run)
         view = index.view(folder.project, folder.run)
-        attributes, training = view.attributes(), view.training()
-        steps = {one.path: getattr(one.value, "last_step", None) for one in attributes}
-        writers = view.series_writers()
-        found = RemoteRun(
-            families={one.path: one.family for one in attributes},
-            last_steps={path: float(step) for path, step in steps.items() if step is not None},
-            trained=frozenset(path for path in writers if not training.isdisjoint(writers[path])),
-            failed=view.has_failed(),
-            resumable=view.is_resumable(),
-        )
-        return found, view.state == "running"
+        return view.opening(), view.state == "running"
 
 
-def learn(known: RemoteRun, writer: JournalWriter, namespace: str = "monitoring") -> set[str]:
+def learn(known: RunFacts, writer: JournalWriter, namespace: str = "monitoring") -> set[str]:
     """Tell a writer the families and last steps of a run; return the float series of its training.
 
     These are without captured ones, and without those that only processes wrote which did not own
@@ -247,8 +236,8 @@ def learn(known: RemoteRun, writer: JournalWriter, namespace: str = "monitoring"
         if path.startswith("sys/") and family == "atom":
             continue
         # Captured series say nothing about who trains.
-        trained = known.trained is None or path in known.trained
-        if family == "float_series" and trained and not is_inside(path, namespace):
+        is_trained = family == "float_series" and path in known.trained
+        if is_trained and not is_inside(path, namespace):
             series.add(path)
         writer.families.setdefault(path, family)
         if path in known.last_steps and family.endswith("_series"):

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _TAGS: Final = f"{TAGS}/"
 _CLEARED: Final = ("", "string_set", "statistic")
-_OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
 _PLAIN: Final = frozenset({float, int, str, bool, type(None)})
 """Exact types of most values, which need no closer look; subclasses may hold more."""
 _SETS: Final = ("sys/tags", "sys/group_tags")
@@ -156,10 +155,8 @@ class Values:
         outlet = self._outlet
         if (writer := outlet.to_write()) is None:
             return False
-        if outlet.rank and op["op"] not in _OF_EVERY_RANK:
-            paths = op["paths"] if "paths" in op else [op.get("path", "")]
-            if not all(map(outlet.shares, paths)):
-                return False
+        if not all(map(outlet.shares, op.get("paths", ()))):  # it deletes what is of rank 0
+            return False
         return writer.append_op(self._contents.hide_in_op(op))
 
     def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:

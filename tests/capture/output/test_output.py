@@ -138,7 +138,7 @@ def test_run_that_begins_in_a_redirection_records_only_what_is_shown(monkeypatch
 def test_run_at_rest_records_nothing_and_records_on_when_it_goes_on(stdout):
     run = init_run(**ON)
     print("before")
-    run.session.rest()
+    run.session.ending.rest()
     assert threads() == []
     assert vars(stdout).get("write") is None
     print("between")
@@ -637,7 +637,7 @@ def test_beginning_of_a_known_value_waits_for_one_period(monkeypatch):
 def test_hidden_output_is_listed_without_a_warning_in_the_middle(stdout, caplog):
     run = init_run(**ON)
     print("token=hunter2secretA9")
-    run.session.rest()
+    run.session.ending.rest()
     assert caplog.text == ""
     run["params/api_token"] = "hunter2secretA9"
     run.stop()

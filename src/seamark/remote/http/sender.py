@@ -10,7 +10,8 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from seamark.journal.shipping import Batch
-from seamark.reading.codec import Opening, WireError, unpack
+from seamark.reading.attributes import Opening
+from seamark.reading.codec import WireError, unpack
 from seamark.reading.names import Arrival, Conflict
 from seamark.reading.reader import Answer as ReadAnswer
 from seamark.remote.http.connection import Answer, Connection, run_path

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta
 
+from seamark.reading.attributes import Opening
 from seamark.reading.catalog import Changes
-from seamark.reading.codec import Facts, Opening, Overview, SeriesPart
+from seamark.reading.codec import Facts, Overview, SeriesPart
 from seamark.reading.names import generated_name
 from seamark.reading.points import Attempt
 from seamark.reading.rank_words import RankTiming, rank_timings
@@ -49,17 +49,6 @@ _MAX_READ_POINTS: Final = 1 << 24
 _MAX_RECORDS: Final = 10_000
 _MAX_PAGES: Final = 16
 _STREAMS: Final = frozenset({"stdout", "stderr"})
-_HEADER_FIELDS: Final = (
-    "attempt",
-    "owner",
-    "lineage",
-    "rank",
-    "restarts",
-    "job",
-    "continues",
-    "ranks",
-)
-"""HEADER fields returned to a resuming process; the others describe the previous machine."""
 Last = Annotated[int, Meta(ge=1, le=_MAX_READ_POINTS)]
 Lines = Annotated[int, Meta(ge=1, le=_MAX_RECORDS)]
 
@@ -104,25 +93,7 @@ def stragglers(one: OneRun) -> list[RankTiming]:
 @of_run(heavy=True, timely=True)
 def opening(one: OneRun) -> Opening:
     """Return the data that is needed for resuming a run."""
-    journals, found = one.read.journals(), one.read.attributes()
-    training, writers = one.read.training(), one.read.series_writers()
-    headers = {
-        each.writer: {key: each.header.get(key) for key in _HEADER_FIELDS} for each in journals
-    }
-    steps = {each.path: getattr(each.value, "last_step", None) for each in found}
-    return Opening(
-        largest_t=max((journal.last_t for journal in journals), default=0),
-        journals={one.writer: headers[one.writer] | {"bytes": one.offset} for one in journals},
-        families={each.path: each.family for each in found},
-        last_steps={
-            path: float(step)
-            for path, step in steps.items()
-            if isinstance(step, (int, float)) and math.isfinite(step)
-        },
-        trained=frozenset(path for path, own in writers.items() if not training.isdisjoint(own)),
-        failed=one.read.has_failed(),
-        resumable=one.read.is_resumable(),
-    )
+    return one.read.opening()
 
 
 class Place(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable, Collection, Iterator
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside
 from seamark.process.liveness import LOST, Crash, Evidence
-from seamark.reading.attributes import Attribute, JournalInfo
+from seamark.reading.attributes import Attribute, JournalInfo, Opening
 from seamark.reading.contents import Contents
 from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
 from seamark.reading.points import (
@@ -51,6 +52,17 @@ _SELECT_PATHS: Final = (
     .distinct()
     .where(schema.journal_path.c.run == sa.bindparam("run"))
 )
+_HEADER_FIELDS: Final = (
+    "attempt",
+    "owner",
+    "lineage",
+    "rank",
+    "restarts",
+    "job",
+    "continues",
+    "ranks",
+)
+"""HEADER fields returned to a resuming process; the others describe the previous machine."""
 _RESUMABLE: Final = frozenset({CRASHED, "interrupted", "suspended"})
 """States of a started run that a process may resume."""
 _WORLD_SIZE: Final = "distributed/world_size"
@@ -182,13 +194,35 @@ class RunReader:
             found.setdefault(paths[path], set()).add(writers.get(journal, ""))
         return found
 
-    def training(self) -> set[str]:
-        """Return the ids of the writers that trained the run, on all ranks."""
-        return {
-            one.writer
-            for one in self.journals()
-            if one.header.get("owner", True) or one.header.get("rank")
-        }
+    def opening(self) -> Opening:
+        """Return the data that is needed to resume the run."""
+        journals, found, writers = self.journals(), self.attributes(), self.series_writers()
+        owners = (
+            one for one in journals if one.header.get("owner", True) or one.header.get("rank")
+        )
+        training = {one.writer for one in owners}
+        steps = {one.path: getattr(one.value, "last_step", None) for one in found}
+        return Opening(
+            largest_t=max((one.last_t for one in journals), default=0),
+            journals={
+                one.writer: {
+                    **{key: one.header.get(key) for key in _HEADER_FIELDS},
+                    "bytes": one.offset,
+                }
+                for one in journals
+            },
+            families={one.path: one.family for one in found},
+            last_steps={
+                path: float(step)
+                for path, step in steps.items()
+                if isinstance(step, (int, float)) and math.isfinite(step)
+            },
+            trained=frozenset(
+                path for path, own in writers.items() if not training.isdisjoint(own)
+            ),
+            failed=self.has_failed(),
+            resumable=self.is_resumable(),
+        )
 
     @_with_snapshot
     def families(self, seen: Snapshot) -> dict[str, str]:

@@ -175,7 +175,6 @@ class Shipment:
     Attributes:
         tails: Journals by writer id; replaced, never changed, because other threads read it.
         placed: Whether the remote has reported the stored size of each journal.
-        position: Number of stored bytes of the run that the remote last reported.
         over: Reason why nothing more is sent; None while it is sent.
         later: Time of the next attempt at the earliest, in seconds of the shipper's clock.
         failures: Number of consecutive failures to send it.
@@ -188,7 +187,6 @@ class Shipment:
         self.key = RunKey(folder.project, folder.run)
         self.tails: Mapping[str, Tail] = {}
         self.placed = False
-        self.position = 0
         self.over: str | None = None
         self.later = self.refused_until = 0.0
         self.failures = 0

@@ -319,10 +319,6 @@ class ReadRequest:
         plain = self.request.query_params.get("arrays") == "json"
         return self._response(to_json(answer, plain_arrays=plain), "application/json")
 
-    def done(self, found: dict[str, Any]) -> Response:
-        """Return the result of a change as JSON."""
-        return self._response(to_json(found), "application/json")
-
     def _response(self, body: bytes, media_type: str) -> Response:
         looked = self.server.changing.looked(self.now_ns)
         headers = {NOW: str(self.now_ns), LOOKED: str(looked.looked_ns), "Vary": _VARY}

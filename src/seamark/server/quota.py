@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from seamark.server.blobs.tables import blob, upload, use
 from seamark.server.database import BoundedDict
-from seamark.server.failures import Rejected
+from seamark.server.failures import Refusal
 from seamark.server.kept.layout import runs
 from seamark.store.database import Database
 
@@ -67,7 +67,7 @@ class Quota:
         self._counted = BoundedDict[str, tuple[float, int]](_MAX_WORKSPACES)
 
     def expect(self, project: str, more: int) -> None:
-        """Raise `QuotaExceeded` if a number of bytes would exceed the quota of a workspace."""
+        """Raise `Refusal` if a number of bytes would exceed the quota of a workspace."""
         if self._most is None:
             return
         workspace = project.partition("/")[0]
@@ -78,7 +78,7 @@ class Quota:
                 f" has {used:,}: purge unused runs, or ask an admin for more"
             )
             # Not 413, as smaller parts do not help. Senders warn once and retry now and then.
-            raise Rejected(msg, "quota", 403, limit="quota", allowed=self._most)
+            raise Refusal(403, "quota", msg, limit="quota", allowed=self._most)
 
     def usage(self, workspace: str) -> tuple[int, int | None]:
         """Return the usage and the limit of a workspace, in bytes; None for no limit."""

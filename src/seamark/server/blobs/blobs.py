@@ -17,7 +17,7 @@ from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import tables as sql
 from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
 from seamark.server.database import BoundedDict
-from seamark.server.failures import GapError, Rejected
+from seamark.server.failures import GapError, Refusal
 from seamark.server.objects import ObjectStore
 from seamark.server.quota import Quota
 from seamark.store.database import Database
@@ -106,10 +106,10 @@ class Blobs:
     def missing(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return the contents that a project lacks; keep the others for a day, for the run."""
         if len(digests) > self.limits.digests:
-            raise Rejected(
-                f"expected at most {self.limits.digests:,} digests, got {len(digests):,}",
-                "too-large",
+            raise Refusal(
                 413,
+                "too-large",
+                f"expected at most {self.limits.digests:,} digests, got {len(digests):,}",
             )
         wanted = sorted({_checked_digest(each) for each in digests})
         until = self._now_ns() + RESERVED_NS
@@ -176,7 +176,7 @@ class Blobs:
 
         Raises:
             GapError: If bytes before the part are missing.
-            Rejected: If the content or the part exceeds a limit or the quota of the workspace, or
+            Refusal: If the content or the part exceeds a limit or the quota of the workspace, or
                 the complete content does not match the digest.
         """
         _checked_digest(digest)
@@ -204,16 +204,16 @@ class Blobs:
     def _expect_fit(self, size: int, offset: int, data: bytes) -> None:
         limits = self.limits
         if size > limits.blob_bytes:
-            raise Rejected(
-                f"expected a file of at most {limits.blob_bytes:,} bytes, got {size:,}",
-                "too-large",
+            raise Refusal(
                 413,
+                "too-large",
+                f"expected a file of at most {limits.blob_bytes:,} bytes, got {size:,}",
             )
         if len(data) > limits.part_bytes:
-            raise Rejected(
-                f"expected a part of at most {limits.part_bytes:,} bytes, got {len(data):,}",
-                "too-large",
+            raise Refusal(
                 413,
+                "too-large",
+                f"expected a part of at most {limits.part_bytes:,} bytes, got {len(data):,}",
             )
         if not 0 <= offset <= offset + len(data) <= size:
             raise ArgumentError(
@@ -434,12 +434,12 @@ def _key(upload: _Upload) -> tuple[str, str, int]:
     return upload.project, upload.digest, upload.size
 
 
-def _mismatch(digest: str) -> Rejected:
+def _mismatch(digest: str) -> Refusal:
     msg = (
         f"the received bytes do not match the content {digest}: they changed during the"
         " transfer or while the file was read; nothing was stored, send the content again"
     )
-    return Rejected(msg, "digest")
+    return Refusal(422, "digest", msg)
 
 
 def _manifest(parts: Iterable[tuple[int, int, str]]) -> bytes:

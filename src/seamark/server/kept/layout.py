@@ -36,7 +36,7 @@ from seamark.journal.format import (
 )
 from seamark.journal.shipping import BATCH_BYTES, PLAIN_BYTES, BatchError, check_journal_name
 from seamark.paths import check_scope
-from seamark.server.failures import Rejected
+from seamark.server.failures import Refusal
 from seamark.server.objects import ObjectStore
 
 metadata = sa.MetaData()
@@ -178,18 +178,18 @@ def unpacked(body: bytes, packing: str) -> bytes:
     if packing in ("", "identity"):
         data = body
     elif packing != "zstd":
-        raise Rejected(
-            f"Content-Encoding: expected zstd or none, got {packing!r:.40}", "bad-encoding", 415
+        raise Refusal(
+            415, "bad-encoding", f"Content-Encoding: expected zstd or none, got {packing!r:.40}"
         )
     elif not body:
         data = b""
     else:
         data = _inflated(body)
     if len(body) > BATCH_BYTES + _MAX_OVERHEAD_BYTES and len(data) > _MAX_FRAME_BYTES:
-        raise Rejected(
-            f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less",
-            "too-large",
+        raise Refusal(
             413,
+            "too-large",
+            f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less",
             **_PLAIN_LIMIT,
         )
     return data
@@ -203,15 +203,15 @@ def _inflated(body: bytes) -> bytes:
         with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
             while part := reader.read(_READ_BYTES):
                 if plain.tell() + len(part) > PLAIN_BYTES:
-                    raise Rejected(
-                        f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less",
-                        "too-large",
+                    raise Refusal(
                         413,
+                        "too-large",
+                        f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less",
                         **_PLAIN_LIMIT,
                     )
                 plain.write(part)
     except zstandard.ZstdError as error:
-        raise Rejected(f"the body is not valid zstd: {error}", "bad-encoding") from error
+        raise Refusal(422, "bad-encoding", f"the body is not valid zstd: {error}") from error
     return plain.getvalue()
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.server.failures import GapError, Rejected
+from seamark.server.failures import GapError, Refusal
 from seamark.server.kept import layout
 from seamark.server.kept.layout import Part
 from seamark.server.objects import ObjectStore
@@ -19,19 +19,24 @@ from seamark.server.quota import Quota
 from seamark.store.database import Database
 
 
-class DivergedError(Rejected):
+class DivergedError(Refusal):
     """Other bytes are stored at the same offset; ``known`` is the number of stored bytes."""
 
-    slug = "diverged"
-    status = 409
+    def __init__(self, hint: str, known: int) -> None:
+        super().__init__(409, "diverged", hint, known=known)
 
 
-class FullError(Rejected):
+class FullError(Refusal):
     """The server is overloaded or cannot write now; the batch may be sent again."""
 
-    slug = "busy"
-    status = 503
-    wait_s = 5.0
+    def __init__(self, hint: str) -> None:
+        super().__init__(503, "busy", hint, headers={"Retry-After": "5"})
+
+
+def purged_refusal(project: str, run: str) -> Refusal:
+    """Return the refusal of data of a purged run."""
+    hint = f"run {run!r} of {project!r} was purged on this server and is not accepted again"
+    return Refusal(410, "purged", hint)
 
 
 class Segment(NamedTuple):
@@ -349,18 +354,15 @@ class Plan:
         if (row and row.purged_ns is not None) or (
             row is None and self._gone(batch.project, batch.run)
         ):
-            words = f"run {batch.run!r} of {batch.project!r}"
-            raise Rejected(
-                f"{words} was purged on this server and is not accepted again", "purged", 410
-            )
+            raise purged_refusal(batch.project, batch.run)
         if key in self._journals or key in self._new_sizes:
             return
         count = self._counts.get(key[0], 0) + 1
         if count > self._most:
-            raise Rejected(
-                f"run {batch.run!r} has {self._most} journals; more are not accepted",
-                "too-large",
+            raise Refusal(
                 413,
+                "too-large",
+                f"run {batch.run!r} has {self._most} journals; more are not accepted",
                 limit="journals",
                 allowed=self._most,
             )

@@ -26,6 +26,7 @@ from seamark.server.guard import (
     serving_of,
 )
 from seamark.server.kept.intake import check_run
+from seamark.server.kept.plan import purged_refusal
 from seamark.server.purging import is_purged
 
 router: Final = APIRouter()
@@ -306,7 +307,7 @@ def progress(
 def _check_not_purged(request: Request, project: str, run: str) -> None:
     check_run(project, run)
     if is_purged(server_of(request).databases.account, project, run):
-        raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged on this server")
+        raise purged_refusal(project, run)
 
 
 def _as_json(found: Progress) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field, model_validator
 
 from seamark.errors import PathError, SeamarkError
@@ -70,9 +70,9 @@ class _ClaimBody(Body):
 class _Claimed(BaseModel):
     """New claim, or null; the run must be read up to `position`, in bytes."""
 
-    ref: Ref | None
-    number: int | None
-    position: int | None
+    ref: Ref | None = None
+    number: int | None = None
+    position: int | None = None
 
 
 class _Held(BaseModel):
@@ -81,56 +81,36 @@ class _Held(BaseModel):
     held: bool
 
 
-def _response(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    return {200: {"model": model}, **FAILURES}
-
-
-@server_router.post("/runs/claims", operation_id="claimRun", responses=_response(_Claimed))
-def take(every: All, body: _TakeBody) -> Response:
+@server_router.post("/runs/claims", operation_id="claimRun", responses=FAILURES)
+def take(every: All, body: _TakeBody) -> _Claimed:
     """Claim the first free run or group of some to which the requester may write.
 
     A claim ends when it is released, or when the claimant has sent nothing for 90 s.
     """
-    who, roles = asker(every.request), {}
-    for project, _ in body.refs:
-        if project not in roles:
-            roles[project] = every.server.accounts.role(who, project)
-    refs = [ref for ref in body.refs if (roles[ref[0]] or 0) >= Role.CONTRIBUTOR]
+    who, role = asker(every.request), every.server.accounts.role
+    refs = [ref for ref in body.refs if (role(who, ref[0]) or 0) >= Role.CONTRIBUTOR]
     if body.refs and not refs:
         raise Refusal(
             403, "role-too-small", f"the role contributor is required in {body.refs[0][0][:200]}"
         )
     found = server_of(every.request).claims.take(refs, body.kind, body.claimant.model_dump())
-    told: dict[str, Any] = {"ref": None, "number": None, "position": None}
-    if found is not None:
-        told = {"ref": list(found.ref), "number": found.number, "position": found.position}
-    return every.done(told)
+    return _Claimed() if found is None else _Claimed(**found._asdict())
 
 
-@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_response(_Held))
-def held(every: All, body: _ClaimBody) -> Response:
+@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=FAILURES)
+def held(every: All, body: _ClaimBody) -> _Held:
     """Return whether a claim is the newest one and was not released."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
-    return every.done(
-        {
-            "held": server_of(every.request).claims.holds(
-                (body.project, body.name), body.kind, body.number, body.key
-            )
-        }
-    )
+    claims, ref = server_of(every.request).claims, (body.project, body.name)
+    return _Held(held=claims.holds(ref, body.kind, body.number, body.key))
 
 
-@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_response(_Held))
-def release(every: All, body: _ClaimBody) -> Response:
+@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=FAILURES)
+def release(every: All, body: _ClaimBody) -> _Held:
     """Release a claim; ``held`` tells whether it was the newest one and the requester's."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
-    return every.done(
-        {
-            "held": server_of(every.request).claims.release(
-                (body.project, body.name), body.kind, body.number, body.key
-            )
-        }
-    )
+    claims, ref = server_of(every.request).claims, (body.project, body.name)
+    return _Held(held=claims.release(ref, body.kind, body.number, body.key))
 
 
 _MAX_RUNS: Final = 200
@@ -203,10 +183,10 @@ class _EditedRun(BaseModel):
 
     project: str
     run: str
-    ok: bool
-    error: str | None
-    hint: str | None
-    position: int | None
+    ok: bool = True
+    error: str | None = None
+    hint: str | None = None
+    position: int | None = None
 
 
 class _Edited(BaseModel):
@@ -218,13 +198,9 @@ class _Edited(BaseModel):
 @router.patch(
     "/runs",
     operation_id="editRuns",
-    responses={
-        200: {"model": _Edited},
-        409: {"description": "The description was changed meanwhile."},
-        **FAILURES,
-    },
+    responses={409: {"description": "The description was changed meanwhile."}, **FAILURES},
 )
-def edit(every: All, body: _EditBody) -> Response:
+def edit(every: All, body: _EditBody) -> _Edited:
     """Change name, description, tags or trash state of runs; return a result for each run.
 
     If a single run is given and cannot be edited, the response is an error: 403, 404, or 409 with
@@ -238,8 +214,7 @@ def edit(every: All, body: _EditBody) -> Response:
         found = list(pool.map(partial(_edit_run, every, who, body), refs))
     if body.refs is not None and len(found) == 1 and isinstance(found[0], Refusal):
         raise found[0]
-    runs = [_edit_result(ref, one) for ref, one in zip(refs, found, strict=True)]
-    return every.done({"runs": runs})
+    return _Edited(runs=[_edit_result(ref, one) for ref, one in zip(refs, found, strict=True)])
 
 
 def _matching_refs(every: Several, body: _EditBody) -> Sequence[Ref]:
@@ -282,13 +257,12 @@ def _edit_run(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int |
     return position
 
 
-def _edit_result(ref: Ref, found: int | Refusal) -> dict[str, Any]:
+def _edit_result(ref: Ref, found: int | Refusal) -> _EditedRun:
     project, run = ref
-    told = {"project": project, "run": run, "ok": True, "error": None, "hint": None}
     if isinstance(found, Refusal):
-        why = {"error": found.error, "hint": str(found.detail), **found.more}
-        return told | {"ok": False, "position": None} | why
-    return told | {"position": found}
+        hint = str(found.detail)
+        return _EditedRun(project=project, run=run, ok=False, error=found.error, hint=hint)
+    return _EditedRun(project=project, run=run, position=found)
 
 
 @server_router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")

@@ -14,12 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from seamark.errors import FileMissingError, PathError
 from seamark.journal.reader import JournalReader
-from seamark.journal.shipping import (
-    BatchError,
-    TooLargeError,
-    check_journal_name,
-    next_batch,
-)
+from seamark.journal.shipping import BatchError, check_journal_name, next_batch
 from seamark.paths import check_name, check_place, check_project, home_of, kind_of
 from seamark.reading.names import Arrival, settle, settle_artifact
 from seamark.server.access import Role
@@ -164,8 +159,6 @@ def read(
     try:
         check_journal_name(journal)
         source = server_of(request).kept.source(project, run, journal)
-    except BatchError as error:
-        raise _batch_refusal(error) from error
     except FileMissingError as error:
         raise Refusal(404, "not-found", str(error)) from error
     with JournalReader(source) as reader:
@@ -214,18 +207,9 @@ async def put(
             data = unpacked(body, packing)
             return intake.submit(project, run, journal, offset, data, gap=gap)
 
-    try:
-        with intake.counting_bytes() as arriving:
-            body = await received(request, arriving)
-            waiting = await run_in_threadpool(submit, body)
-            del body
-        kept = await asyncio.wrap_future(waiting)
-    except BatchError as error:
-        raise _batch_refusal(error) from error
+    with intake.counting_bytes() as arriving:
+        body = await received(request, arriving)
+        waiting = await run_in_threadpool(submit, body)
+        del body
+    kept = await asyncio.wrap_future(waiting)
     return {"offset": kept.offset, "position": kept.position, "wait_s": kept.wait_s}
-
-
-def _batch_refusal(error: BatchError) -> Refusal:
-    if isinstance(error, TooLargeError):
-        return Refusal(413, error.slug, str(error), limit=error.limit, allowed=error.allowed)
-    return Refusal(422, error.slug, str(error))

@@ -60,26 +60,6 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """Facts needed to resume a run.
-
-    Attributes:
-        largest_t: Largest time of a record, nanoseconds since the Unix epoch.
-        journals: Important header fields of each journal, and its stored size in bytes.
-        trained: Float series recorded during training, not only during evaluation.
-        resumable: Whether the state of the run allows a resume.
-    """
-
-    largest_t: int
-    journals: dict[str, dict[str, Any]]
-    families: dict[str, str]
-    last_steps: dict[str, float]
-    trained: frozenset[str]
-    failed: bool
-    resumable: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ProjectCounts:
     """Numbers of runs of a project; ``runs`` does not count those in the trash."""
 

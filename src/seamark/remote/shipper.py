@@ -106,7 +106,7 @@ class Shipper:
         sent, too.
         """
         with self._lock:
-            shipment = self._shipments.get(key := _key(folder))
+            shipment = self._shipments.get(key := RunKey.of(folder))
             if shipment is None or shipment.folder != folder:
                 shipment = self._shipments[key] = Shipment(folder)
             shipment.add(writer, writer if by is None else by, earlier=earlier)
@@ -115,7 +115,7 @@ class Shipper:
 
     def rest(self, folder: RunFolder, by: object) -> None:
         """Send the rest of a run object that records nothing for a while."""
-        if (shipment := self._shipments.get(_key(folder))) is not None:
+        if (shipment := self._shipments.get(RunKey.of(folder))) is not None:
             shipment.rest(by)
             self.wake()
 
@@ -125,7 +125,7 @@ class Shipper:
         Records of other objects of the same run are still sent.
         """
         with self._lock:  # otherwise a run that begins just now could be lost
-            if (shipment := self._shipments.get(_key(folder))) is None:
+            if (shipment := self._shipments.get(RunKey.of(folder))) is None:
                 return
             shipment.finish(by)
             if shipment.finished:
@@ -214,7 +214,7 @@ class Shipper:
 
     def _shipments_of(self, folder: RunFolder | None) -> list[Shipment]:
         found = list(self._shipments.items())
-        return [one for key, one in found if folder is None or key == _key(folder)]
+        return [one for key, one in found if folder is None or key == RunKey.of(folder)]
 
     def _warn_unsent(self, left: list[Shipment]) -> None:
         runs = [one.key.run for one in left]
@@ -302,7 +302,7 @@ class Shipper:
         except Refused as error:
             self._note_refusal(shipment, error)
         except Exception as error:  # noqa: BLE001 - remotes may be third-party code
-            shipment.forget()
+            shipment.placed = False
             shipment.failures += 1
             shipment.later = self._clock() + self._pause(shipment.failures)
             self._note_failure(error)
@@ -407,7 +407,7 @@ class Shipper:
             log.warning("seamark: %s is available again; waiting records are being sent", self.name)
 
     def _note_refusal(self, shipment: Shipment, error: Refused) -> None:
-        shipment.forget()
+        shipment.placed = False
         first = not shipment.refused_until
         shipment.later = shipment.refused_until = self._clock() + _REFUSAL_DELAY_S
         if first:
@@ -424,10 +424,6 @@ class Shipper:
 def _describe_error(error: BaseException, name: str) -> str:
     text = str(error) if isinstance(error, RemoteError) else f"{name}: {error!r}"
     return text[:400]
-
-
-def _key(folder: RunFolder) -> RunKey:
-    return RunKey(folder.project, folder.run)
 
 
 # --------------------------------------------------------------------- shippers of this process

@@ -60,7 +60,7 @@ def pull_journals(
         JournalError: If a journal on this disk cannot be read.
     """
     key, here, patience = (
-        RunKey(folder.project, folder.run),
+        RunKey.of(folder),
         FileRemote(folder.root),
         Patience(_MAX_PULL_TRIES),
     )
@@ -293,12 +293,6 @@ def _first_record_ns(file: JournalFile) -> int:
     return 0
 
 
-def _count_file(done: Synced, progress: Callable[[int], None], size: int) -> None:
-    done.files += 1
-    done.file_bytes += size
-    progress(size)
-
-
 def _send_journal(
     done: Synced,
     key: RunKey,
@@ -367,7 +361,8 @@ def _send_content(
         done.problems.append(f"the file {digest} is not sent: {error}")
         return
     if not sent:
-        said = "is missing or damaged"
-        done.problems.append(f"the file {digest} {said}: see seamark fsck")
+        done.problems.append(f"the file {digest} is missing or damaged: see seamark fsck")
         return
-    _count_file(done, progress, size)
+    done.files += 1
+    done.file_bytes += size
+    progress(size)

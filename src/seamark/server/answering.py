@@ -45,8 +45,6 @@ from seamark.server.failures import Refusal, later
 from seamark.server.guard import expect, open_to_all, serving_of
 from seamark.store import schema
 from seamark.store.cells import OPEN
-from seamark.store.fold.run_state import Fork
-from seamark.store.read.inherited import ancestors_of
 from seamark.store.schema import silent_from
 from seamark.values.aggregates import Keep
 from seamark.values.arrays import Floats, Ints
@@ -249,7 +247,6 @@ _RUN_STATE: Final = sa.select(
     schema.run.c.state,
     schema.run.c.beat,
     schema.run.c.forked_from,
-    schema.run.c.forked_at,
 ).where(schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name"))
 _MSGPACK: Final = "application/msgpack"
 _VARY: Final = "Accept, Accept-Encoding"
@@ -403,7 +400,9 @@ class OneRun(ReadRequest):
         rows = database.fetch(_RUN_STATE, project=self.project, name=self.run)
         if not rows:
             raise RunNotFoundError(f"run {self.run!r} does not exist in project {self.project!r}")
-        version, state, beat, parent, step = rows[0]
+        version, state, beat, parent = rows[0]
+        if parent is not None:  # its data may belong to ancestors
+            return self.server.changing.tag(self.now_ns)
         silent = state in ("running", OPEN) and (
             silent_from(state, beat) < self.now_ns
             # On the machine of its process, the end of the process is detected before the silence.
@@ -415,11 +414,6 @@ class OneRun(ReadRequest):
                 for project in projects_above(self.project, self.run)
                 for row in database.rows(connection, _RUN_STATE, project=project, name=PROJECT_LOG)
             ]
-        if parent is not None:  # its data may belong to ancestors
-            ref = (self.project, self.run)
-            with database.reading() as connection:
-                line, _ = ancestors_of(store, connection, ref, Fork(parent, step))
-            above += [f".{each.run.number}.{each.run.version}" for each in line]
         inherits = f".{zlib.crc32(''.join(above).encode()):08x}" if above else ""
         return f"{self.server.changing.name()}.{version}.{int(silent)}{inherits}"
 

@@ -178,11 +178,6 @@ class ServerClaims:
         return True
 
 
-def forget_claims(account: Database, connection: sa.Connection, project: str, run: str) -> None:
-    """Remove the claims of a run that was removed."""
-    account.run(connection, _DELETE_CLAIMS, at=project, who=run)
-
-
 def _decoded(header: str) -> Mapping[str, Any]:
     found = json.loads(header) if header else {}
     return found if isinstance(found, dict) else {}
@@ -216,7 +211,7 @@ def purge(
     """
     with account.writing() as connection:
         account.run(connection, _INSERT_TOMBSTONE, project=project, run=run, t_ns=now_ns, who=who)
-        forget_claims(account, connection, project, run)
+        account.run(connection, _DELETE_CLAIMS, at=project, who=run)
     retry(lambda: kept.forget(project, run))
     retry(lambda: forget(store, project, run))
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from seamark.server.blobs.tables import blob, upload, use
+from seamark.server.blobs.tables import USED, blob, upload
 from seamark.server.database import BoundedDict
 from seamark.server.failures import Refusal
 from seamark.server.kept.layout import runs
@@ -32,17 +32,12 @@ def _in_workspace(project: sa.Column[str]) -> sa.ColumnElement[bool]:
     )
 
 
-_used: Final = (
-    sa.select(use.c.run)
-    .where(use.c.project == blob.c.project, use.c.digest == blob.c.digest)
-    .exists()
-)
 # Purged data is not counted, although its bytes stay on the disk for some days.
 _USAGE: Final[tuple[Any, ...]] = (
     sa.select(sa.func.sum(runs.c.position)).where(
         _in_workspace(runs.c.project), runs.c.purged_ns.is_(None)
     ),
-    sa.select(sa.func.sum(blob.c.size)).where(_in_workspace(blob.c.project), _used),
+    sa.select(sa.func.sum(blob.c.size)).where(_in_workspace(blob.c.project), USED),
     sa.select(sa.func.sum(upload.c.size)).where(_in_workspace(upload.c.project)),
 )
 

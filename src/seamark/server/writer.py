@@ -20,8 +20,9 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import Frame, JournalReader
+from seamark.remote.protocol import Sent
 from seamark.server.failures import GapError
-from seamark.server.kept.plan import DivergedError, Receipt
+from seamark.server.kept.plan import DivergedError
 from seamark.store import schema
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _READ_LAST_T: Final = (
 )
 
 
-StoreFrames = Callable[[str, str, str, int, bytes], Receipt]
+StoreFrames = Callable[[str, str, str, int, bytes], Sent]
 """Function that stores whole frames: project, run, journal, offset, frames.
 
 It returns once they are durable. It raises `GapError` or `DivergedError` if the journal has another

@@ -54,7 +54,7 @@ def test_other_bytes_in_the_same_place_are_refused(place):
         lambda: place.intake().put(PROJECT, "race", made.file, 0, journal(run="race").data),
         lambda: intake.put(PROJECT, "race", made.file, 0, raced.data),
     )
-    assert {type(result).__name__ for result in results} == {"Receipt", "DivergedError"}
+    assert {type(result).__name__ for result in results} == {"Sent", "DivergedError"}
     intake.put(PROJECT, RUN, made.file, 0, made.data)
     with pytest.raises(DivergedError) as raised:
         intake.put(PROJECT, RUN, made.file, 0, other.data)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from seamark.journal.shipping import Batch
-from seamark.reading.codec import Opening, WireError, unpack
+from seamark.reading.codec import WireError, unpack
 from seamark.reading.names import Arrival, Conflict
 from seamark.reading.reader import Answer as ReadAnswer
 from seamark.remote.http.connection import Answer, Connection, run_path
@@ -156,12 +155,12 @@ class HttpRemote:
                 ) from None
             raise
         try:
-            record = unpack(answer.body, ReadAnswer[Opening]).answer
+            record = unpack(answer.body, ReadAnswer[RemoteRun]).answer
         except WireError as error:
             raise RemoteError(str(error)) from error
-        if not isinstance(record, Opening):
+        if not isinstance(record, RemoteRun):
             raise RemoteError(f"{self.connection.address} answered without the state of the run")
-        return RemoteRun(**{one.name: getattr(record, one.name) for one in fields(Opening)})
+        return record
 
     # ---------------------------------------------------------------- new runs
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -73,8 +73,7 @@ class Blob:
                 yield block
 
 
-@dataclass(frozen=True, slots=True)
-class _Upload:
+class _Upload(NamedTuple):
     project: str
     digest: str
     size: int
@@ -248,7 +247,7 @@ class Blobs:
         return _Upload(project, digest, size, *rows[0])
 
     def _append(self, upload: _Upload, data: bytes) -> _Upload:
-        made = new_object(upload.project, upload.digest, upload.size, upload.upload, upload.offset)
+        made = new_object(*upload)
         self._objects.put(made.name, data)
         end = upload.offset + len(data)
         with self._database.writing() as connection:
@@ -266,9 +265,9 @@ class Blobs:
         if not moved:
             self._delete([made.name])
             now = self.progress(upload.project, upload.digest, upload.size)
-            return _Upload(*_key(upload), upload.upload, now.offset)
+            return upload._replace(offset=now.offset)
         self._hashes.add(upload.upload, upload.offset, data)
-        return _Upload(*_key(upload), upload.upload, end)
+        return upload._replace(offset=end)
 
     def _complete(self, run: str, upload: _Upload) -> Progress:
         known = self.progress(upload.project, upload.digest, upload.size)
@@ -286,7 +285,7 @@ class Blobs:
             if self.progress(upload.project, upload.digest, upload.size).complete:
                 return Progress(upload.size, complete=True)
             raise _mismatch(upload.digest)
-        made = new_object(*_key(upload), upload.upload, WHOLE)
+        made = new_object(*upload[:4], WHOLE)
         self._objects.put(made.name, _manifest(parts))
         self._insert_content(run, made, [*parts, (_MANIFEST_OFFSET, 0, made.name)])
         return Progress(upload.size, complete=True)
@@ -428,10 +427,6 @@ def _checked_digest(digest: str) -> str:
             f"expected a SHA-256 of 64 lower-case hexadecimal digits, got {digest!r:.80}"
         )
     return digest
-
-
-def _key(upload: _Upload) -> tuple[str, str, int]:
-    return upload.project, upload.digest, upload.size
 
 
 def _mismatch(digest: str) -> Refusal:

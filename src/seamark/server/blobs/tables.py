@@ -134,7 +134,7 @@ _project: Final[sa.BindParameter[str]] = sa.bindparam("at_project")
 _digest: Final[sa.BindParameter[str]] = sa.bindparam("at_digest")
 _upload: Final[sa.BindParameter[str]] = sa.bindparam("at_upload")
 _at_blob: Final = sa.and_(blob.c.project == _project, blob.c.digest == _digest)
-_used: Final = (
+USED: Final = (
     sa.select(use.c.run)
     .where(use.c.project == blob.c.project, use.c.digest == blob.c.digest)
     .exists()
@@ -148,9 +148,9 @@ EXISTING: Final = sa.select(blob.c.digest).where(
     blob.c.project == _project, blob.c.digest.in_(sa.bindparam("digests", expanding=True))
 )
 UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
-    blob.c.reserved < sa.bindparam("now"), ~_used
+    blob.c.reserved < sa.bindparam("now"), ~USED
 )
-DELETE_BLOB: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
+DELETE_BLOB: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~USED)
 ADD_USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
 USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
 DELETE_USE: Final = sa.delete(use).where(

@@ -22,6 +22,7 @@ from seamark.journal.folder import DEEPEST
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
 from seamark.paths import check_place
+from seamark.remote.protocol import Sent
 from seamark.server.database import BoundedDict
 from seamark.server.failures import Refusal, warn_rarely
 from seamark.server.kept import layout
@@ -33,7 +34,6 @@ from seamark.server.kept.plan import (
     Key,
     PendingBatch,
     Plan,
-    Receipt,
     Rows,
     RunRow,
     key_of,
@@ -196,7 +196,7 @@ class Intake:
 
     def submit(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
-    ) -> Future[Receipt]:
+    ) -> Future[Sent]:
         """Check and queue a batch of a journal, or a declared gap; the result is set once durable.
 
         Args:
@@ -219,7 +219,7 @@ class Intake:
             raise Refusal(422, "reserved", hint)
         return self._submit(project, run, journal, offset, data, gap)
 
-    def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Receipt:
+    def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Sent:
         """Store a batch of a journal that the server itself may write; return once it is durable.
 
         See `submit`.
@@ -228,7 +228,7 @@ class Intake:
 
     def _submit(
         self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int
-    ) -> Future[Receipt]:
+    ) -> Future[Sent]:
         check_run(project, run)
         now = self._now_ns()
         ahead = 0
@@ -431,10 +431,10 @@ class Intake:
             _resolve(batch, kept._replace(wait_s=self._wait_s(batch)))
         for batch, offset in plan.waiting:
             position = runs[key_of(batch.project, batch.run)].position
-            _resolve(batch, Receipt(offset, position, self._wait_s(batch)))
+            _resolve(batch, Sent(offset, position, self._wait_s(batch)))
 
 
-def _resolve(batch: PendingBatch, kept: Receipt) -> None:
+def _resolve(batch: PendingBatch, kept: Sent) -> None:
     if batch.done.set_running_or_notify_cancel():
         batch.done.set_result(kept)
 

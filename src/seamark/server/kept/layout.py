@@ -329,15 +329,11 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
     return Listed(parts, shared, found[-1].end if found else 0, whole)
 
 
-def is_sound(objects: ObjectStore, name: str, part: Part) -> bool:
-    """Return whether the bytes of a part are intact."""
-    if part.place is None:
-        return True
-    return zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
-
-
 def _are_intact(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
-    return all(is_sound(objects, name, part) for part in parts)
+    return all(
+        part.place is None or zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
+        for part in parts
+    )
 
 
 def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:

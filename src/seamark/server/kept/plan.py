@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from seamark.remote.protocol import Sent
 from seamark.server.failures import GapError, Refusal
 from seamark.server.kept import layout
 from seamark.server.kept.layout import Part
@@ -152,18 +153,6 @@ def key_of(project: str, run: str) -> str:
     return f"{project}/{run}"
 
 
-class Receipt(NamedTuple):
-    """Response to a stored batch.
-
-    `offset` is the number of stored bytes of its journal, `position` that of all journals of the
-    run. The next batch may be sent after `wait_s` seconds.
-    """
-
-    offset: int
-    position: int
-    wait_s: float = 0.0
-
-
 @dataclass(slots=True, eq=False)
 class PendingBatch:
     """Checked batch that waits to be stored; `data` is empty for a declared gap.
@@ -180,7 +169,7 @@ class PendingBatch:
     data: bytes
     heard_ns: int
     ahead_ns: int
-    done: Future[Receipt] = field(default_factory=Future)
+    done: Future[Sent] = field(default_factory=Future)
 
     @property
     def key(self) -> Key:
@@ -290,7 +279,7 @@ class Plan:
         self.data: list[bytes] = []
         self.sizes: dict[Key, int] = {}
         self.waiting: list[tuple[PendingBatch, int]] = []
-        self.settled: list[tuple[PendingBatch, Receipt]] = []
+        self.settled: list[tuple[PendingBatch, Sent]] = []
         self.refused: list[tuple[PendingBatch, Exception]] = []
         self._new_sizes: dict[Key, int] = {}
         self._part_numbers: dict[Key, list[int]] = {}
@@ -346,7 +335,7 @@ class Plan:
             self.waiting.append((batch, self._new_sizes[key]))
         else:
             position = self._runs[key[0]].position if key[0] in self._runs else 0
-            self.settled.append((batch, Receipt(self.sizes[key], position)))
+            self.settled.append((batch, Sent(self.sizes[key], position)))
 
     def _admit(self, batch: PendingBatch) -> None:
         key = batch.key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -279,7 +279,7 @@ async def put(
     digest: str,
     offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Offset of the part, in bytes.")],
     size: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Size of the content, in bytes.")],
-) -> dict[str, Any]:
+) -> Progress:
     """Store a part of a content; the digest is compared once all parts are stored."""
 
     def take(data: bytes) -> Progress:
@@ -288,7 +288,7 @@ async def put(
 
     with server_of(request).intake.counting_bytes() as arriving:
         data = await received(request, arriving)
-        return _as_json(await run_in_threadpool(take, data))
+        return await run_in_threadpool(take, data)
 
 
 @server_router.get(_BLOBS_PATH + "/{digest}/upload", dependencies=_CONTRIBUTOR_GUARD)
@@ -298,17 +298,13 @@ def progress(
     run: str,
     digest: str,
     size: Annotated[int | None, Query(ge=0, le=_MAX_INT64)] = None,
-) -> dict[str, Any]:
+) -> Progress:
     """Return the number of stored bytes of a content, at which an upload continues."""
     del run
-    return _as_json(server_of(request).blobs.progress(project, digest, size))
+    return server_of(request).blobs.progress(project, digest, size)
 
 
 def _check_not_purged(request: Request, project: str, run: str) -> None:
     check_run(project, run)
     if is_purged(server_of(request).databases.account, project, run):
         raise purged_refusal(project, run)
-
-
-def _as_json(found: Progress) -> dict[str, Any]:
-    return {"offset": found.offset, "complete": found.complete}

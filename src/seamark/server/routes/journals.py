@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from seamark.reading.names import RunName
-    from seamark.server.kept.plan import Receipt
+    from seamark.remote.protocol import Sent
     from seamark.server.state import Server
 
 
@@ -200,7 +200,7 @@ async def put(
     intake = server_of(request).intake
     packing = request.headers.get("content-encoding", "identity").strip().lower()
 
-    def submit(body: bytes) -> Future[Receipt]:
+    def submit(body: bytes) -> Future[Sent]:
         if gap and body:
             raise BatchError("a declared gap has no body")
         with _unpacking_slots:

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final, NamedTuple
 from msgspec import Meta
 
 from seamark.reading.catalog import Changes
-from seamark.reading.codec import Facts, Opening, Overview, SeriesPart
+from seamark.reading.codec import Facts, Overview, SeriesPart
 from seamark.reading.names import generated_name
 from seamark.reading.points import Attempt
 from seamark.reading.rank_words import RankTiming, rank_timings
 from seamark.reading.reader import Answer, Path, Paths
+from seamark.remote.protocol import RemoteRun
 from seamark.server.answering import OneRun, Several, fitting, to_next
 from seamark.server.reads import of_all, of_run, router
 from seamark.store.read.run import RunReader
@@ -102,7 +103,7 @@ def stragglers(one: OneRun) -> list[RankTiming]:
 
 
 @of_run(heavy=True, timely=True)
-def opening(one: OneRun) -> Opening:
+def opening(one: OneRun) -> RemoteRun:
     """Return the data that is needed for resuming a run."""
     journals, found = one.read.journals(), one.read.attributes()
     training, writers = one.read.training(), one.read.series_writers()
@@ -110,7 +111,7 @@ def opening(one: OneRun) -> Opening:
         each.writer: {key: each.header.get(key) for key in _HEADER_FIELDS} for each in journals
     }
     steps = {each.path: getattr(each.value, "last_step", None) for each in found}
-    return Opening(
+    return RemoteRun(
         largest_t=max((journal.last_t for journal in journals), default=0),
         journals={one.writer: headers[one.writer] | {"bytes": one.offset} for one in journals},
         families={each.path: each.family for each in found},

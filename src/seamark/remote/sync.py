@@ -59,6 +59,8 @@ def pull_journals(
         BatchError: If its answer is not a part of the journal.
         JournalError: If a journal on this disk cannot be read.
     """
+    from seamark.journal.walk import walk  # NumPy is imported only for pulls
+
     key, here, patience = (
         RunKey.of(folder),
         FileRemote(folder.root),
@@ -80,7 +82,7 @@ def pull_journals(
                 check_gap(name, offset, batch.length)
                 sent = here.send_gap(key, name, offset, batch.length)
             else:
-                _check_batch(folder, name, offset, batch.data)
+                check_frames(folder.run, name, offset, batch.data, walk)
                 sent = here.send(key, name, offset, batch.data)
             done += sent.offset - offset
             offset = sent.offset
@@ -101,12 +103,6 @@ def _truncate_to_frames(folder: RunFolder, name: str) -> int:
         if 0 < end < reader.size and not writer_lives(path):
             os.truncate(path, end)
     return end
-
-
-def _check_batch(folder: RunFolder, name: str, offset: int, data: bytes) -> None:
-    from seamark.journal.walk import walk  # NumPy is imported only for pulls
-
-    check_frames(folder.run, name, offset, data, walk)
 
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ import math
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from functools import partial
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from seamark.server.access import Serving
-    from seamark.store.read.run import RunReader
-    from seamark.store.read.series import Sources
 
 
 _TAG: Final = "$"
@@ -330,18 +328,6 @@ class ReadRequest:
             headers["Content-Encoding"] = encoding
         return Response(body, headers=headers, media_type=media_type)
 
-    def moment(self) -> AbstractContextManager[object]:
-        """Run a block on one state of the store; it must not wait, since connections are few."""
-        return self.server.store().database.holding()
-
-    def sources(self, project: str, run: str) -> Sources:
-        """Return the source that opens the journals of a run."""
-        return self.server.sources(project, run)
-
-    def reader(self, project: str, run: str) -> RunReader:
-        """Return the reader of a run; the caller has checked that the requester may read it."""
-        return self.server.reader(project, run)
-
 
 class Several(ReadRequest):
     """Request about everything that the requester may read; `may_read` checks a project."""
@@ -391,7 +377,7 @@ class OneRun(ReadRequest):
         super().__init__(request)
         self.project, self.run = project, run
         self.wait(lambda one: one == project)
-        self.read = self.reader(project, run)
+        self.read = self.server.reader(project, run)
 
     def tag(self) -> str:
         """Return a tag that changes with any readable data of the run."""

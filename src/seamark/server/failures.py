@@ -91,7 +91,9 @@ _ErrorTable = tuple[tuple[Any, int, str, str], ...]
 _SEAMARK_ERRORS: Final[_ErrorTable] = (
     (DatabaseUnreachable, _BUSY, "database", "the database does not answer; try again later"),
     (
-        *(ObjectsUnreachable, _BUSY, "objects"),
+        ObjectsUnreachable,
+        _BUSY,
+        "objects",
         "the file storage of the server is not available; try again later",
     ),
     (TooSlow, 422, "too-slow", ""),
@@ -104,7 +106,9 @@ _SEAMARK_ERRORS: Final[_ErrorTable] = (
 _OTHER_ERRORS: Final[_ErrorTable] = (
     (Conflict, _BUSY, "conflict", "another request changed the same data; try again"),
     (
-        *((UnicodeError, OverflowError, RecursionError), 422, "invalid"),
+        (UnicodeError, OverflowError, RecursionError),
+        422,
+        "invalid",
         "the request has a text or a number that cannot be stored, or is nested too deeply",
     ),
 )

@@ -97,7 +97,7 @@ class Blobs:
         self._objects = objects
         self._now_ns = now_ns
         self._hashes = _Hashes()
-        self._quota = quota
+        self._quota = quota or Quota(database)
         database.create_tables(sql.metadata)
 
     # ------------------------------------------------------------------ queries
@@ -220,9 +220,8 @@ class Blobs:
             )
 
     def _check_quota(self, project: str, size: int) -> None:
-        if self._quota is not None:
-            self._quota.expect(project, size)
-            self._quota.added(project, size)
+        self._quota.expect(project, size)
+        self._quota.added(project, size)
 
     def _put_whole(self, project: str, run: str, digest: str, data: bytes) -> Progress:
         if hashlib.sha256(data).hexdigest() != digest:
@@ -336,17 +335,13 @@ class Blobs:
         with self._database.writing() as connection:
             self._database.run(connection, sql.DELETE_USES_OF_RUN, at_project=project, at_run=run)
 
-    def collect(self, *, reserved: bool = True) -> int:
-        """Remove unused contents, abandoned uploads and orphaned objects; return their number.
-
-        Without `reserved`, contents that a client asked for in the last day are removed, too.
-        """
+    def collect(self) -> int:
+        """Remove unused contents, abandoned uploads and orphaned objects; return their number."""
         now = self._now_ns()
-        limit = now if reserved else 1 << 62
         with self._database.reading() as connection:
-            unused = self._database.rows(connection, sql.UNUSED, now=limit)
+            unused = self._database.rows(connection, sql.UNUSED, now=now)
             given_up = self._database.rows(connection, sql.ABANDONED, before=now - ABANDONED_NS)
-        count = sum(self._remove_unused(row[0], row[1], row[2], limit) for row in unused)
+        count = sum(self._remove_unused(row[0], row[1], row[2], now) for row in unused)
         for (upload,) in given_up:
             count += self._drop_upload(upload)
         done = [row[0] for row in self._database.fetch(sql.GARBAGE, now=now)]
@@ -356,10 +351,10 @@ class Blobs:
                 self._database.run(connection, sql.DELETE_GARBAGE, at_object=name)
         return count
 
-    def _remove_unused(self, project: str, digest: str, upload: str, limit: int) -> bool:
+    def _remove_unused(self, project: str, digest: str, upload: str, now: int) -> bool:
         with self._database.writing() as connection:
             gone = self._database.run(
-                connection, sql.DELETE_BLOB, at_project=project, at_digest=digest, now=limit
+                connection, sql.DELETE_BLOB, at_project=project, at_digest=digest, now=now
             )
             if gone:
                 self._discard(connection, upload)

@@ -12,31 +12,31 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from seamark.server.database import Text
 from seamark.store.database import Conflict, Database, Upsert
 
 metadata = sa.MetaData()
-_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 folded = sa.Table(
     "folded",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("run", _Text, primary_key=True),
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("run", Text, primary_key=True),
     # Stored bytes of all journals at the time of folding; see seamark.server.changes.
     sa.Column("position", sa.BigInteger, nullable=False),
 )
 lease = sa.Table(
     "lease",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("run", _Text, primary_key=True),
-    sa.Column("owner", _Text, nullable=False),  # random name of a process
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("run", Text, primary_key=True),
+    sa.Column("owner", Text, nullable=False),  # random name of a process
     sa.Column("until", sa.BigInteger, nullable=False),  # ns since the Unix epoch, by the database
 )
 changed = sa.Table(
     "changed",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("run", _Text, primary_key=True),
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("run", Text, primary_key=True),
     sa.Column("number", sa.BigInteger, nullable=False, index=True),  # number of the last change
     sa.Column("gone", sa.SmallInteger, nullable=False),  # whether the run was removed
 )
@@ -44,7 +44,7 @@ changed = sa.Table(
 change = sa.Table(
     "change",
     metadata,
-    sa.Column("key", _Text, primary_key=True),
+    sa.Column("key", Text, primary_key=True),
     sa.Column("number", sa.BigInteger, nullable=False),
 )
 """Single row with the number of the last change."""

@@ -39,7 +39,7 @@ from seamark.server.kept.plan import (
     key_of,
     purged_refusal,
 )
-from seamark.server.objects import ObjectStore
+from seamark.server.objects import FolderObjects, ObjectStore
 from seamark.server.quota import Quota
 from seamark.store.database import Conflict, Database
 
@@ -147,7 +147,8 @@ class Intake:
         max_journals: Maximum number of journals of one run.
         window_s: Maximum time for which batches are collected, in seconds.
         grows: Whether small batches are appended to a growing object (see
-            `seamark.server.kept.commit`); only for a single process with tables in local files.
+            `seamark.server.kept.commit`), if the objects are files; only for a single process with
+            tables in local files.
         quota: Quota of workspaces; None for no limit.
         reserved: Returns whether a journal (project path, run id, file name) is written by the
             server itself, with `take`.
@@ -168,11 +169,13 @@ class Intake:
     ) -> None:
         self._database, self._objects = database, objects
         self._gone = gone
-        self._quota, self._reserved = quota, reserved
+        self._quota, self._reserved = quota or Quota(database), reserved
         self._now_ns, self._max_journals, self._window_s = now_ns, max_journals, window_s
         self._names = object_names()
         self._recent = Recent()
-        self._growing = Growing(database, objects, self._names, now_ns) if grows else None
+        self._growing: Growing | None = None
+        if grows and isinstance(objects, FolderObjects):  # a bucket has no growing objects
+            self._growing = Growing(database, objects, self._names, now_ns)
         self._changed = threading.Condition()
         self._queue: deque[PendingBatch] = deque()
         self._bytes = self._arriving = 0
@@ -422,9 +425,8 @@ class Intake:
             raise
 
     def _answer(self, plan: Plan, runs: Mapping[str, RunRow]) -> None:
-        if self._quota is not None:
-            for part in plan.parts:
-                self._quota.added(part.project, part.length)
+        for part in plan.parts:
+            self._quota.added(part.project, part.length)
         for batch, error in plan.refused:
             _fail(batch, error)
         for batch, kept in plan.settled:

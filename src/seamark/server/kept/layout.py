@@ -36,12 +36,11 @@ from seamark.journal.format import (
 )
 from seamark.journal.shipping import BATCH_BYTES, PLAIN_BYTES, BatchError, check_journal_name
 from seamark.paths import check_scope
+from seamark.server.database import RowNumber, Text
 from seamark.server.failures import Refusal
 from seamark.server.objects import ObjectStore
 
 metadata = sa.MetaData()
-_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-_Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # for automatic row numbers
 LIVE = 0
 """State of an object that segments refer to."""
 RELEASED = 1
@@ -53,11 +52,11 @@ GROWING = 3
 runs = sa.Table(
     "kept_run",
     metadata,
-    sa.Column("number", _Number, primary_key=True, autoincrement=True),
+    sa.Column("number", RowNumber, primary_key=True, autoincrement=True),
     # Project path, a slash, and the run id (without slashes).
-    sa.Column("key", _Text, nullable=False, unique=True),
-    sa.Column("project", _Text, nullable=False),
-    sa.Column("run", _Text, nullable=False),
+    sa.Column("key", Text, nullable=False, unique=True),
+    sa.Column("project", Text, nullable=False),
+    sa.Column("run", Text, nullable=False),
     # Bytes of all journals, gaps included; only grows.
     sa.Column("position", sa.BigInteger, nullable=False),
     # Start of the wait of bytes not noted as folded, ns since the Unix epoch.
@@ -84,9 +83,9 @@ sa.Index("kept_run_of_project", runs.c.project, runs.c.run)
 journals = sa.Table(
     "kept_journal",
     metadata,
-    sa.Column("number", _Number, primary_key=True, autoincrement=True),
+    sa.Column("number", RowNumber, primary_key=True, autoincrement=True),
     sa.Column("run", sa.BigInteger, nullable=False),
-    sa.Column("name", _Text, nullable=False),
+    sa.Column("name", Text, nullable=False),
     # Number of stored bytes, gaps included. It advances by compare-and-set.
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("heard_ns", sa.BigInteger, nullable=False),
@@ -97,8 +96,8 @@ journals = sa.Table(
 objects = sa.Table(
     "kept_object",
     metadata,
-    sa.Column("number", _Number, primary_key=True, autoincrement=True),
-    sa.Column("name", _Text, nullable=False, unique=True),
+    sa.Column("number", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("name", Text, nullable=False, unique=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("state", sa.SmallInteger, nullable=False),
     # Time from which it may be removed, ns since the Unix epoch.

@@ -270,7 +270,7 @@ class Plan:
         objects: ObjectStore,
         max_journals: int,
         gone: Callable[[str, str], bool],
-        quota: Quota | None = None,
+        quota: Quota,
     ) -> None:
         self._database, self._objects = database, objects
         self._most, self._gone, self._quota = max_journals, gone, quota
@@ -359,8 +359,6 @@ class Plan:
 
     def _check_quota(self, project: str, more: int) -> None:
         # Other data of the workspace in the same group counts, too.
-        if self._quota is None:
-            return
         workspace = project.partition("/")[0]
         new = self._new_bytes.get(workspace, 0) + more
         self._quota.expect(project, new)

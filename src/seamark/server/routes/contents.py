@@ -35,25 +35,19 @@ server_router: Final = APIRouter(tags=["files"])
 _VIEWER_GUARD: Final = [Depends(role_guard(Role.VIEWER))]  # before any validation of the request
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _BINARY: Final = "application/octet-stream"
+_TEXT: Final = "text/plain; charset=utf-8"
 _SAFE_TYPES: Final = {
-    "csv": "text/plain; charset=utf-8",
+    **dict.fromkeys(("csv", "log", "md", "py", "toml", "txt", "yaml", "yml"), _TEXT),
     "gif": "image/gif",
     "jpeg": "image/jpeg",
     "jpg": "image/jpeg",
     "json": "application/json",
-    "log": "text/plain; charset=utf-8",
-    "md": "text/plain; charset=utf-8",
     "mp3": "audio/mpeg",
     "mp4": "video/mp4",
     "png": "image/png",
-    "py": "text/plain; charset=utf-8",
-    "toml": "text/plain; charset=utf-8",
-    "txt": "text/plain; charset=utf-8",
     "wav": "audio/wav",
     "webm": "video/webm",
     "webp": "image/webp",
-    "yaml": "text/plain; charset=utf-8",
-    "yml": "text/plain; charset=utf-8",
 }
 """Content types by extension. None can execute code in a browser: no HTML, SVG, PDF or scripts."""
 _PREVIEW_TYPES: Final = {

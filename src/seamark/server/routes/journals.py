@@ -7,7 +7,6 @@ import json
 import threading
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
@@ -18,13 +17,12 @@ from seamark.journal.shipping import BatchError, check_journal_name, next_batch
 from seamark.paths import check_name, check_place, check_project, home_of, kind_of
 from seamark.reading.names import Arrival, settle, settle_artifact
 from seamark.server.access import Role
-from seamark.server.accounts import tables
-from seamark.server.accounts.tables import lock_account
+from seamark.server.accounts.tables import READ_FACT, WRITE_FACT, lock_account
 from seamark.server.answering import compressed
 from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import Body, expect, received, role_guard, server_of
 from seamark.server.kept.layout import unpacked
-from seamark.store.database import Upsert, retry
+from seamark.store.database import retry
 from seamark.store.read.names import run_names
 
 if TYPE_CHECKING:
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
     from seamark.reading.names import RunName
     from seamark.remote.protocol import Sent
     from seamark.server.state import Server
-
-
-_WRITE_NAMES: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 
 
 def _decide_locked(
@@ -51,13 +46,13 @@ def _decide_locked(
     def resolve() -> Arrival:
         with account.writing() as connection:
             lock_account(connection)
-            was = connection.scalar(sa.select(tables.fact.c.value).where(tables.fact.c.key == key))
-            held = json.loads(was or "{}")
+            rows = account.rows(connection, READ_FACT, at=key)
+            held = json.loads(rows[0][0]) if rows else {}
             # After the lock, so that earlier decisions are visible.
             with store.database.reading() as reading:
                 known = run_names(store, reading, lambda one: one == place, kind)
             found = decide(held, known)
-            account.run(connection, _WRITE_NAMES, key=key, value=json.dumps(held))
+            account.run(connection, WRITE_FACT, key=key, value=json.dumps(held))
             return found
 
     return retry(resolve)

@@ -10,7 +10,7 @@ from recording import QUIET
 import seamark
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.journal.folder import RunFolder
-from seamark.remote.places import canonical, check_uri, open_remote, schemes
+from seamark.remote.places import canonical, open_remote, schemes
 from seamark.remote.sync import sync_run, unsent_data
 from seamark.testing import RemoteContract
 
@@ -115,7 +115,7 @@ def test_runs_are_sent_to_a_remote_of_another_package(tmp_path):
         assert (there.journal_dir / here.path.name).read_bytes() == here.path.read_bytes()
     assert "lab" in schemes()
     with pytest.raises(ArgumentError, match="did you mean lab://"):
-        check_uri("lap://there")
+        canonical("lap://there")
 
 
 @pytest.mark.usefixtures("third_party")
@@ -145,7 +145,7 @@ def test_an_error_of_a_package_names_it():
 )
 def test_an_address_that_cannot_be_used_says_why(uri, told):
     with pytest.raises(ArgumentError, match=told) as error:
-        check_uri(uri)
+        canonical(uri)
     assert "secret" not in str(error.value)
 
 

@@ -89,7 +89,7 @@ def test_folder_that_goes_away_is_not_written_until_it_is_back(
             journal.assign(b=2)
             with pytest.raises(FullError) as refused:
                 place.send("team/x", "run1", journal)
-            assert refused.value.wait_s
+            assert refused.value.headers["Retry-After"]
             with pytest.raises(ObjectsUnreachable, match="--blobs: the folder"):
                 worker.round()
             folder.mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ from seamark.journal.format import ZLIB, Kind
 from seamark.server.accounts import tables as account_tables
 from seamark.server.blobs.blobs import Blobs
 from seamark.server.databases import open_databases
-from seamark.server.failures import Rejected
+from seamark.server.failures import Refusal
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.refold import take_up
 from seamark.server.kept.journals import IntakeJournals
@@ -79,7 +79,7 @@ def test_purge_during_sending_and_folding_leaves_nothing(place):
             for step in range(100_000):  # until it is refused
                 journal.row({"loss": float(step)}, step)
                 place.send(PROJECT, "run0", journal)
-        except Rejected:
+        except Refusal:
             refused.set()
 
     with folding(place):
@@ -93,9 +93,9 @@ def test_purge_during_sending_and_folding_leaves_nothing(place):
         assert place.kept.journals(PROJECT, "run0") == {}
         other = a_journal("two", PROJECT, "run1").assign(a=1)
         position = place.send(PROJECT, "run1", other)
-        assert place.positions.wait_for((PROJECT, "run1"), position, 60) == 0
+        assert place.positions.wait_for_all({(PROJECT, "run1"): position}, 60) == 0
         until(lambda: says(place.reader(PROJECT, "run0")) == {})
-        with pytest.raises(Rejected, match="was purged on this server"):
+        with pytest.raises(Refusal, match="was purged on this server"):
             place.intake.take(PROJECT, "run0", journal.file, 0, journal.data)
     remove(place, "run0")  # again, as after one that was cut short
 

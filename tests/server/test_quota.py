@@ -66,7 +66,7 @@ def test_batches_that_come_at_once_do_not_exceed_the_quota(place):
         ]
         errors = [one.exception() for one in waiting]
     assert errors.count(None) == 2
-    assert {error.slug for error in errors if error is not None} == {"quota"}
+    assert {error.error for error in errors if error is not None} == {"quota"}
 
 
 def test_training_is_told_once_of_a_full_workspace_and_loses_nothing(tmp_path, caplog):

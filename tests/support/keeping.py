@@ -17,6 +17,13 @@ from seamark.server.objects import FolderObjects
 PROJECT, RUN = "team/x", "run0000000000000"
 
 
+class Worker(Intake):
+    """An intake with a method that waits until a batch is stored."""
+
+    def put(self, *batch, **named):
+        return self.submit(*batch, **named).result()
+
+
 class Place:
     """Databases, a folder of objects, and whatever a test opens on them."""
 
@@ -38,7 +45,7 @@ class Place:
 
     def intake(self, objects=None, **options):
         """Open another worker."""
-        made = Intake(
+        made = Worker(
             self.database,
             objects or self.objects,
             **{"gone": self.gone, "now_ns": self.now_ns, "window_s": 0.02, **options},

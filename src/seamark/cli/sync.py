@@ -108,14 +108,14 @@ def sync(
 
 
 def _targets(uris: Sequence[str]) -> list[str]:
-    from seamark.remote.places import check_uri
+    from seamark.remote.places import canonical
 
     given = uris or os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
     found = list(dict.fromkeys(given))
     if not found:
         misuse("no destination: name one with --to URI, or in SEAMARK_REMOTE")
     for uri in found:
-        check_uri(uri)
+        canonical(uri)
     return found
 
 

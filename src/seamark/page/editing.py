@@ -20,7 +20,7 @@ from seamark.journal.folder import RunFolder, name_of
 from seamark.journal.writer import JournalWriter
 from seamark.process.liveness import process_facts
 from seamark.reading.catalog import Ref
-from seamark.server.failures import Rejected
+from seamark.server.failures import Refusal, later
 
 IDLE_S: Final = 60.0
 """Time after the last edit until a journal is closed, in seconds."""
@@ -30,11 +30,11 @@ _MAX_OPEN: Final = 256
 _CLOSE_S: Final = 5.0
 
 
-class NotWritable(Rejected):
+class NotWritable(Refusal):
     """Error for a run folder that this user may not write to."""
 
-    slug = "read-only"
-    status = 403
+    def __init__(self, hint: str) -> None:
+        super().__init__(403, "read-only", hint)
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Edits:
 
         Raises:
             NotWritable: If this user may not write to the run.
-            Rejected: If the write fails, for example because the disk is full.
+            Refusal: If the write fails, for example because the disk is full.
         """
         ref = (project, run)
         one = self._journal_of(ref)
@@ -72,11 +72,10 @@ class Edits:
                 if self._open.get(ref) is one:
                     del self._open[ref]
             _close([one])
-            raise Rejected(
-                f"{one.writer.folder.path}: the change could not be written; try again later",
+            raise later(
                 "disk-full",
-                503,
-                wait_s=30.0,
+                f"{one.writer.folder.path}: the change could not be written; try again later",
+                seconds=30,
             )
         with self._lock:
             known = self._ends.setdefault(ref, {})

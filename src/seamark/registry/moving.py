@@ -346,7 +346,7 @@ def expect_other_place(remote: Remote, folders: Iterable[RunFolder]) -> None:
 
 
 def _place(to: str | None) -> str:
-    from seamark.remote.places import check_uri
+    from seamark.remote.places import canonical
 
     given = [to] if to else os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
     if len(given) != 1:
@@ -354,7 +354,7 @@ def _place(to: str | None) -> str:
             "to: expected one place, such as 'https://seamark.lab' or 'file:///mnt/runs', here or "
             f"in SEAMARK_REMOTE, got {len(given)}"
         )
-    return check_uri(given[0])
+    return canonical(given[0])
 
 
 def _folders(what: Any, root: str | os.PathLike[str] | None) -> Iterator[RunFolder]:

@@ -44,8 +44,13 @@ _BATCH_INTERVAL_S: Final = 1.0
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _PERMANENT_ERRNOS: Final = frozenset(
     {
-        *(errno.EACCES, errno.ELOOP, errno.EPERM, errno.EROFS),
-        *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR),
+        errno.EACCES,
+        errno.ELOOP,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENAMETOOLONG,
+        errno.ENOTDIR,
+        errno.EISDIR,
     }
 )
 

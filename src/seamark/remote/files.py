@@ -63,7 +63,7 @@ def send_file(
     """Send one content of a run, as `key`; return False if it is missing or damaged."""
     try:
         with open_blob(folder, digest, size) as file:
-            remote.put_blob(key or _key(folder), digest, size, file)
+            remote.put_blob(key or RunKey.of(folder), digest, size, file)
     except (FileMissingError, ValueError) as error:
         let_pass(error)
         return False
@@ -122,7 +122,7 @@ class FileSender:
     def watch(self, folder: RunFolder) -> None:
         """Send the current and future files of a run."""
         with self._changed:
-            run = self._runs.get(key := _key(folder))
+            run = self._runs.get(key := RunKey.of(folder))
             if run is None or run.folder != folder:
                 self._runs[key] = _Transfer(folder)
                 self._start()
@@ -132,7 +132,7 @@ class FileSender:
     def finish(self, folder: RunFolder) -> None:
         """Expect no further files of a run; known ones are still sent."""
         with self._changed:
-            if (run := self._runs.get(_key(folder))) is not None:
+            if (run := self._runs.get(RunKey.of(folder))) is not None:
                 run.finished = time.monotonic()
                 self._changed.notify_all()
 
@@ -140,7 +140,7 @@ class FileSender:
         """Wait until the files of one or all runs are sent; return whether they are."""
         now = time.monotonic()
         with self._changed:
-            key = None if folder is None else _key(folder)
+            key = None if folder is None else RunKey.of(folder)
             waited = [run for each, run in self._runs.items() if key in (None, each)]
             # The thread may end once no more files are expected.
             while not all(run.is_sent(run.finished or now) for run in waited):
@@ -260,7 +260,3 @@ class FileSender:
         if line not in self._warned:
             self._warned.add(line)
             self._warn(line)
-
-
-def _key(folder: RunFolder) -> RunKey:
-    return RunKey(folder.project, folder.run)

@@ -41,12 +41,6 @@ def schemes() -> list[str]:
     return sorted({*_BUILT_IN, *(each.name for each in entry_points(group=GROUP))})
 
 
-def check_uri(uri: str) -> str:
-    """Check that a URI belongs to an installed remote and return it; no request is sent."""
-    canonical(uri)
-    return uri
-
-
 def canonical(uri: str) -> str:
     """Return the canonical form of the URI of a remote.
 
@@ -104,7 +98,7 @@ def open_remote(uri: str, token: str | None = None) -> Remote:
         MissingExtraError: If it needs a package that is not installed.
         SeamarkError: If the entry point of a package cannot be used.
     """
-    check_uri(uri)
+    canonical(uri)
     scheme = uri.partition("://")[0].lower()
     point = _entry_point(scheme)
     try:

@@ -88,6 +88,11 @@ class RunKey(NamedTuple):
     project: str
     run: str
 
+    @classmethod
+    def of(cls, folder: RunFolder) -> RunKey:
+        """Return the key of the run in a folder."""
+        return cls(folder.project, folder.run)
+
 
 class Sent(NamedTuple):
     """Answer of a remote to a batch.

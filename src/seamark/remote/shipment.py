@@ -77,10 +77,6 @@ class Tail:
         self.known = known
         self._unsendable_size = -1
 
-    def forget(self) -> None:
-        """Discard the known size on the remote, so that it is requested again after an error."""
-        self.known = None
-
     def pass_over(self) -> None:
         """Skip the journal, which cannot be read, until its file grows."""
         self._unsendable_size = self.size()
@@ -174,8 +170,7 @@ class Shipment:
 
     Attributes:
         tails: Journals by writer id; replaced, never changed, because other threads read it.
-        placed: Whether the remote has reported the stored size of each journal.
-        position: Number of stored bytes of the run that the remote last reported.
+        placed: Whether the remote has reported the stored size of each journal; unset by errors.
         over: Reason why nothing more is sent; None while it is sent.
         later: Time of the next attempt at the earliest, in seconds of the shipper's clock.
         failures: Number of consecutive failures to send it.
@@ -185,10 +180,9 @@ class Shipment:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.key = RunKey(folder.project, folder.run)
+        self.key = RunKey.of(folder)
         self.tails: Mapping[str, Tail] = {}
         self.placed = False
-        self.position = 0
         self.over: str | None = None
         self.later = self.refused_until = 0.0
         self.failures = 0
@@ -217,8 +211,7 @@ class Shipment:
         self._check_at = 0.0
         if all(ref() is not writer for ref in self._sources):
             self._sources = [*self._sources, weakref.ref(writer)]
-        with quietly(only=RuntimeError):  # changed while it was iterated: the thread checks again
-            self._note_writers()
+        self._note_writers()
 
     def rest(self, by: object) -> None:
         """Check less often once no object of the run records."""
@@ -241,9 +234,10 @@ class Shipment:
         return not self._open
 
     def _note_writers(self) -> None:
-        for ref in self._sources:
-            if (writer := ref()) is not None:
-                self._ids = self._ids | {each for each in writer.writers if self._mine in each}
+        with quietly(only=RuntimeError):  # changed while it was iterated: the thread checks again
+            for ref in self._sources:
+                if (writer := ref()) is not None:
+                    self._ids = self._ids | {each for each in writer.writers if self._mine in each}
 
     # ---------------------------------------------------------------- on the thread
 
@@ -251,8 +245,7 @@ class Shipment:
         """Find new journals; return whether there may be data to send."""
         if self.over or now < self.later or now < self._check_at:
             return False
-        with quietly(only=RuntimeError):  # changed while it was iterated: next time
-            self._note_writers()
+        self._note_writers()
         earlier, self._earlier = self._earlier, False
         if earlier or self._ids - self.tails.keys():
             with quietly(only=OSError):
@@ -275,8 +268,7 @@ class Shipment:
 
     def look_now(self) -> None:
         """Schedule an immediate check of everything; only the wait after a refusal remains."""
-        with quietly(only=RuntimeError):
-            self._note_writers()
+        self._note_writers()
         self._check_at = 0.0
         if not self.refused_until:
             self.later = 0.0
@@ -284,12 +276,6 @@ class Shipment:
     def is_refused(self, now: float) -> bool:
         """Return whether it was refused and the delay before the next attempt is not over."""
         return bool(self.refused_until) and now < self.refused_until
-
-    def forget(self) -> None:
-        """Discard the known state of the remote, so that it is requested again after an error."""
-        self.placed = False
-        for tail in self.tails.values():
-            tail.forget()
 
     @property
     def left(self) -> int:

@@ -40,8 +40,8 @@ from seamark.remote.shipment import Shipment, Tail, Writing
 log = logging.getLogger("seamark")
 
 _random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
-_MAX_ENDED: Final = 100
-"""Maximum number of ended runs whose positions are remembered."""
+_MAX_POSITIONS: Final = 200
+"""Maximum number of runs of a remote whose positions are remembered."""
 EXIT_S: Final = 60.0
 """Time limit for sending the rest at the end of a run or process, in seconds."""
 SIGNAL_S: Final = 5.0
@@ -78,7 +78,6 @@ class Shipper:
         self._open = open_
         self._clock = clock
         self._shipments: dict[RunKey, Shipment] = {}
-        self._ended: dict[RunKey, int] = {}
         self._remote: Remote | None = None
         self._lock = threading.RLock()
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -107,7 +106,7 @@ class Shipper:
         sent, too.
         """
         with self._lock:
-            shipment = self._shipments.get(key := _key(folder))
+            shipment = self._shipments.get(key := RunKey.of(folder))
             if shipment is None or shipment.folder != folder:
                 shipment = self._shipments[key] = Shipment(folder)
             shipment.add(writer, writer if by is None else by, earlier=earlier)
@@ -116,7 +115,7 @@ class Shipper:
 
     def rest(self, folder: RunFolder, by: object) -> None:
         """Send the rest of a run object that records nothing for a while."""
-        if (shipment := self._shipments.get(_key(folder))) is not None:
+        if (shipment := self._shipments.get(RunKey.of(folder))) is not None:
             shipment.rest(by)
             self.wake()
 
@@ -126,7 +125,7 @@ class Shipper:
         Records of other objects of the same run are still sent.
         """
         with self._lock:  # otherwise a run that begins just now could be lost
-            if (shipment := self._shipments.get(_key(folder))) is None:
+            if (shipment := self._shipments.get(RunKey.of(folder))) is None:
                 return
             shipment.finish(by)
             if shipment.finished:
@@ -145,14 +144,6 @@ class Shipper:
             with quietly(only=RuntimeError):  # no more threads, or the interpreter is ending
                 thread.start()
                 self._thread = thread
-
-    def positions(self) -> dict[RunKey, int]:
-        """Return the number of stored bytes per run, as the remote last reported."""
-        found = dict(self._ended)
-        for one in list(self._shipments.values()):
-            if one.position:
-                found[one.key] = max(one.position, found.get(one.key, 0))
-        return found
 
     # ---------------------------------------------------------------- waiting
 
@@ -223,7 +214,7 @@ class Shipper:
 
     def _shipments_of(self, folder: RunFolder | None) -> list[Shipment]:
         found = list(self._shipments.items())
-        return [one for key, one in found if folder is None or key == _key(folder)]
+        return [one for key, one in found if folder is None or key == RunKey.of(folder)]
 
     def _warn_unsent(self, left: list[Shipment]) -> None:
         runs = [one.key.run for one in left]
@@ -269,7 +260,6 @@ class Shipper:
                     if self._waiters:
                         continue  # a caller still waits for it
                     del self._shipments[key]
-                    self._remember_position(key, one.position)
             if self._shipments or not self._wakes.empty():
                 return False
             self._thread = None
@@ -278,15 +268,6 @@ class Shipper:
             if remote is not None:
                 remote.close()
         return True
-
-    def _remember_position(self, key: RunKey, position: int) -> None:
-        # Later reads by this process must see the end of the run.
-        ended = dict(self._ended)
-        ended.pop(key, None)
-        ended[key] = position
-        while len(ended) > _MAX_ENDED:
-            del ended[next(iter(ended))]
-        self._ended = ended  # replaced as a whole, because it is read without the lock
 
     def _send_round(self) -> bool:
         now = self._clock()
@@ -321,7 +302,7 @@ class Shipper:
         except Refused as error:
             self._note_refusal(shipment, error)
         except Exception as error:  # noqa: BLE001 - remotes may be third-party code
-            shipment.forget()
+            shipment.placed = False
             shipment.failures += 1
             shipment.later = self._clock() + self._pause(shipment.failures)
             self._note_failure(error)
@@ -345,7 +326,7 @@ class Shipper:
             for tail in shipment.tails.values():
                 tail.place(kept.get(tail.name, 0))
             shipment.placed = asked = True
-            shipment.position = max(shipment.position, sum(kept.values()))
+            note_position(self.uri, shipment.key, sum(kept.values()))
         for tail in shipment.tails.values():
             asked = self._send_batch(remote, shipment, tail) or asked
         self._files.watch(shipment.folder)  # after the journals that name them
@@ -381,7 +362,7 @@ class Shipper:
         else:
             if sent is None:
                 return False
-            shipment.position = max(shipment.position, sent.position)
+            note_position(self.uri, shipment.key, sent.position)
             self._wait_s = min(MAX_WAIT_S, max(MIN_WAIT_S, sent.wait_s))
         return True
 
@@ -426,7 +407,7 @@ class Shipper:
             log.warning("seamark: %s is available again; waiting records are being sent", self.name)
 
     def _note_refusal(self, shipment: Shipment, error: Refused) -> None:
-        shipment.forget()
+        shipment.placed = False
         first = not shipment.refused_until
         shipment.later = shipment.refused_until = self._clock() + _REFUSAL_DELAY_S
         if first:
@@ -445,16 +426,12 @@ def _describe_error(error: BaseException, name: str) -> str:
     return text[:400]
 
 
-def _key(folder: RunFolder) -> RunKey:
-    return RunKey(folder.project, folder.run)
-
-
 # --------------------------------------------------------------------- shippers of this process
 
 _shippers: dict[tuple[str, str | None], Shipper] = {}
 _lock = threading.RLock()
-_edited: dict[str, dict[RunKey, int]] = {}
-"""Position of each run that a remote edited for this process, by address of the remote."""
+_positions: dict[str, dict[RunKey, int]] = {}
+"""Stored bytes of each run that this process sent or edited, by address of the remote."""
 
 
 def shipper_of(uri: str, token: str | None = None) -> Shipper:
@@ -476,24 +453,20 @@ def known(uri: str) -> list[Shipper]:
 
 
 def positions(uri: str) -> dict[RunKey, int]:
-    """Return the stored number of bytes for each run that this process sends to a remote.
+    """Return the stored number of bytes for each run that this process sent to a remote.
 
     A read request with these positions sees at least these bytes.
     """
-    found = dict(_edited.get(uri, {}))
-    for shipper in known(uri):
-        for run, position in shipper.positions().items():
-            found[run] = max(position, found.get(run, 0))
-    return found
+    return dict(_positions.get(uri, {}))
 
 
-def note_edit(uri: str, run: RunKey, position: int) -> None:
-    """Note the position of a remote's edit of a run, so that later reads here see it."""
+def note_position(uri: str, run: RunKey, position: int) -> None:
+    """Note how many bytes of a run a remote has stored, so that later reads here see them."""
     with _lock:
-        edited = _edited.setdefault(uri, {})
-        edited[run] = max(position, edited.pop(run, 0))
-        if len(edited) > _MAX_ENDED:
-            del edited[next(iter(edited))]
+        known_runs = _positions.setdefault(uri, {})
+        known_runs[run] = max(position, known_runs.pop(run, 0))
+        if len(known_runs) > _MAX_POSITIONS:
+            del known_runs[next(iter(known_runs))]
 
 
 def flush(uri: str, seconds: float) -> bool:

@@ -59,8 +59,10 @@ def pull_journals(
         BatchError: If its answer is not a part of the journal.
         JournalError: If a journal on this disk cannot be read.
     """
+    from seamark.journal.walk import walk  # NumPy is imported only for pulls
+
     key, here, patience = (
-        RunKey(folder.project, folder.run),
+        RunKey.of(folder),
         FileRemote(folder.root),
         Patience(_MAX_PULL_TRIES),
     )
@@ -80,7 +82,7 @@ def pull_journals(
                 check_gap(name, offset, batch.length)
                 sent = here.send_gap(key, name, offset, batch.length)
             else:
-                _check_batch(folder, name, offset, batch.data)
+                check_frames(folder.run, name, offset, batch.data, walk)
                 sent = here.send(key, name, offset, batch.data)
             done += sent.offset - offset
             offset = sent.offset
@@ -101,12 +103,6 @@ def _truncate_to_frames(folder: RunFolder, name: str) -> int:
         if 0 < end < reader.size and not writer_lives(path):
             os.truncate(path, end)
     return end
-
-
-def _check_batch(folder: RunFolder, name: str, offset: int, data: bytes) -> None:
-    from seamark.journal.walk import walk  # NumPy is imported only for pulls
-
-    check_frames(folder.run, name, offset, data, walk)
 
 
 T = TypeVar("T")
@@ -293,12 +289,6 @@ def _first_record_ns(file: JournalFile) -> int:
     return 0
 
 
-def _count_file(done: Synced, progress: Callable[[int], None], size: int) -> None:
-    done.files += 1
-    done.file_bytes += size
-    progress(size)
-
-
 def _send_journal(
     done: Synced,
     key: RunKey,
@@ -367,7 +357,8 @@ def _send_content(
         done.problems.append(f"the file {digest} is not sent: {error}")
         return
     if not sent:
-        said = "is missing or damaged"
-        done.problems.append(f"the file {digest} {said}: see seamark fsck")
+        done.problems.append(f"the file {digest} is missing or damaged: see seamark fsck")
         return
-    _count_file(done, progress, size)
+    done.files += 1
+    done.file_bytes += size
+    progress(size)

@@ -21,7 +21,7 @@ import math
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from functools import partial
@@ -45,8 +45,6 @@ from seamark.server.failures import Refusal, later
 from seamark.server.guard import expect, open_to_all, serving_of
 from seamark.store import schema
 from seamark.store.cells import OPEN
-from seamark.store.fold.run_state import Fork
-from seamark.store.read.inherited import ancestors_of
 from seamark.store.schema import silent_from
 from seamark.values.aggregates import Keep
 from seamark.values.arrays import Floats, Ints
@@ -55,8 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from seamark.server.access import Serving
-    from seamark.store.read.inherited import Sources
-    from seamark.store.read.run import RunReader
 
 
 _TAG: Final = "$"
@@ -249,7 +245,6 @@ _RUN_STATE: Final = sa.select(
     schema.run.c.state,
     schema.run.c.beat,
     schema.run.c.forked_from,
-    schema.run.c.forked_at,
 ).where(schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name"))
 _MSGPACK: Final = "application/msgpack"
 _VARY: Final = "Accept, Accept-Encoding"
@@ -319,10 +314,6 @@ class ReadRequest:
         plain = self.request.query_params.get("arrays") == "json"
         return self._response(to_json(answer, plain_arrays=plain), "application/json")
 
-    def done(self, found: dict[str, Any]) -> Response:
-        """Return the result of a change as JSON."""
-        return self._response(to_json(found), "application/json")
-
     def _response(self, body: bytes, media_type: str) -> Response:
         looked = self.server.changing.looked(self.now_ns)
         headers = {NOW: str(self.now_ns), LOOKED: str(looked.looked_ns), "Vary": _VARY}
@@ -336,18 +327,6 @@ class ReadRequest:
         if encoding:
             headers["Content-Encoding"] = encoding
         return Response(body, headers=headers, media_type=media_type)
-
-    def moment(self) -> AbstractContextManager[object]:
-        """Run a block on one state of the store; it must not wait, since connections are few."""
-        return self.server.store().database.holding()
-
-    def sources(self, project: str, run: str) -> Sources:
-        """Return the source that opens the journals of a run."""
-        return self.server.sources(project, run)
-
-    def reader(self, project: str, run: str) -> RunReader:
-        """Return the reader of a run; the caller has checked that the requester may read it."""
-        return self.server.reader(project, run)
 
 
 class Several(ReadRequest):
@@ -398,7 +377,7 @@ class OneRun(ReadRequest):
         super().__init__(request)
         self.project, self.run = project, run
         self.wait(lambda one: one == project)
-        self.read = self.reader(project, run)
+        self.read = self.server.reader(project, run)
 
     def tag(self) -> str:
         """Return a tag that changes with any readable data of the run."""
@@ -407,7 +386,9 @@ class OneRun(ReadRequest):
         rows = database.fetch(_RUN_STATE, project=self.project, name=self.run)
         if not rows:
             raise RunNotFoundError(f"run {self.run!r} does not exist in project {self.project!r}")
-        version, state, beat, parent, step = rows[0]
+        version, state, beat, parent = rows[0]
+        if parent is not None:  # its data may belong to ancestors
+            return self.server.changing.tag(self.now_ns)
         silent = state in ("running", OPEN) and (
             silent_from(state, beat) < self.now_ns
             # On the machine of its process, the end of the process is detected before the silence.
@@ -419,11 +400,6 @@ class OneRun(ReadRequest):
                 for project in projects_above(self.project, self.run)
                 for row in database.rows(connection, _RUN_STATE, project=project, name=PROJECT_LOG)
             ]
-        if parent is not None:  # its data may belong to ancestors
-            ref = (self.project, self.run)
-            with database.reading() as connection:
-                line, _ = ancestors_of(store, connection, ref, Fork(parent, step))
-            above += [f".{each.run.number}.{each.run.version}" for each in line]
         inherits = f".{zlib.crc32(''.join(above).encode()):08x}" if above else ""
         return f"{self.server.changing.name()}.{version}.{int(silent)}{inherits}"
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anyio.to_thread
 import h11
@@ -85,9 +85,7 @@ class Gate:
         exchange = _Exchange(scope, receive, send, self._limits, self._arrivals)
         self._at_once += 1
         try:
-            if self._at_once > self._limits.at_once:
-                exchange.refuse_busy()
-            exchange.check()
+            exchange.check(self._at_once)
             await self._app(scope, exchange.receive, exchange.send)
         except ClientDisconnect:
             return  # the client has disconnected
@@ -161,14 +159,10 @@ class _Exchange:
         self._response_started = False
         self._dropped = False
 
-    @staticmethod
-    def refuse_busy() -> NoReturn:
-        raise later(
-            error="busy", hint="the server is overloaded; send the request again", seconds=5
-        )
-
-    def check(self) -> None:
+    def check(self, at_once: int) -> None:
         limits = self._limits
+        if at_once > limits.at_once:
+            raise later("busy", "the server is overloaded; send the request again", seconds=5)
         target = len(self._scope.get("raw_path") or b"") + len(self._scope["query_string"])
         if target > limits.target_bytes:
             hint = f"the address has {target} bytes, at most {limits.target_bytes} are accepted"

@@ -56,7 +56,7 @@ class Positions:
     """Folded positions of runs; a read does not wait for a run that is `gone` (purged)."""
 
     def __init__(
-        self, store: Callable[[], Store], gone: Callable[[str, str], bool] | None = None
+        self, store: Callable[[], Store], gone: Callable[[str, str], bool] = lambda *_: False
     ) -> None:
         self._store = store
         self._gone = gone
@@ -79,9 +79,8 @@ class Positions:
         """Wait for several runs at once; return the total number of missing bytes."""
         end, pause = time.monotonic() + seconds, _MIN_PAUSE_S
         missing = self._missing(wanted)
-        if missing and self._gone is not None:
-            gone = self._gone
-            missing = self._missing({run: wanted[run] for run in missing if not gone(*run)})
+        if missing:
+            missing = self._missing({run: wanted[run] for run in missing if not self._gone(*run)})
         while missing:
             left = end - time.monotonic()
             if left <= 0:

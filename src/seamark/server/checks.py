@@ -23,22 +23,16 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-import sqlalchemy as sa
-
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.remote.http.address import bind_words, is_loopback
-from seamark.server.accounts import tables
-from seamark.server.accounts.tables import instance_of
+from seamark.server.accounts.tables import READ_FACT, WRITE_FACT, instance_of
 from seamark.server.databases import Databases, lock_file, redacted
 from seamark.server.kept.layout import PREFIX
 from seamark.server.objects import ObjectStore, open_objects
 from seamark.server.settings import Settings
-from seamark.store.database import Upsert
 
 _IDENTITY: Final = "identity"
 """Name of the object, and key of the row in the table of facts, that hold the same random name."""
-_READ_IDENTITY: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _IDENTITY)
-_WRITE_IDENTITY: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 _REFOLD_HINT: Final = (
     "rebuild the tables from the objects with `seamark server refold --objects` and the same"
     " options (`seamark sync` sends missing data again)"
@@ -50,8 +44,8 @@ def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False
 
     With `adopt`, the tables take over the name of the objects, because they are rebuilt from them.
     """
-    with databases.account.reading() as connection:
-        known = connection.execute(_READ_IDENTITY).scalar_one_or_none()
+    rows = databases.account.fetch(READ_FACT, at=_IDENTITY)
+    known = str(rows[0][0]) if rows else None
     folder = folder_of(uri)
     if folder is not None:
         if known is not None and not adopt and not (folder / _IDENTITY).is_file():
@@ -89,7 +83,7 @@ def _check_identity(
         )
     if found != known:
         with databases.account.writing() as connection:
-            databases.account.run(connection, _WRITE_IDENTITY, key=_IDENTITY, value=found)
+            databases.account.run(connection, WRITE_FACT, key=_IDENTITY, value=found)
 
 
 def _read_identity(objects: ObjectStore) -> str | None:

@@ -16,6 +16,10 @@ import sqlalchemy as sa
 from seamark.errors import ArgumentError, QueryError, SeamarkError
 from seamark.store.database import Conflict, Database
 
+Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+"""Text column, compared by bytes on all database engines."""
+RowNumber: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+"""Column of automatic row numbers."""
 STATEMENT_S: Final = 10.0
 """Time limit of a reader's statement, in seconds."""
 _WRITE_S: Final = 60.0

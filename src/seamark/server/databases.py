@@ -19,7 +19,13 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.server.database import STATEMENT_S, ServerDatabase, bound_patterns, translate_errors
+from seamark.server.database import (
+    STATEMENT_S,
+    ServerDatabase,
+    Text,
+    bound_patterns,
+    translate_errors,
+)
 from seamark.store import schema
 from seamark.store.database import Upsert, file_connection, sqlite_engine
 from seamark.store.runs import Store
@@ -36,19 +42,24 @@ _MAX_THREADS: Final = 64
 _CACHE_KIB: Final = _MAX_THREADS * (32 << 10)
 _NETWORK_FILE_SYSTEMS: Final = frozenset(
     {
-        *("afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"),
-        *(
-            "glusterfs",
-            "gpfs",
-            "lustre",
-            "ncpfs",
-            "nfs",
-            "nfs4",
-            "orangefs",
-            "smb2",
-            "smb3",
-            "smbfs",
-        ),
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "fuse.glusterfs",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "orangefs",
+        "smb2",
+        "smb3",
+        "smbfs",
     }
 )
 
@@ -66,12 +77,11 @@ class Live:
 
 
 _tables = sa.MetaData()
-_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _live = sa.Table(
     "live",
     _tables,
-    sa.Column("key", _Text, primary_key=True),
-    sa.Column("store", _Text, nullable=False),
+    sa.Column("key", Text, primary_key=True),
+    sa.Column("store", Text, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
 )
 _READ_LIVE: Final = sa.select(_live.c.store, _live.c.version).where(_live.c.key == "live")

@@ -19,46 +19,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from seamark.errors import ArgumentError, PathError, QueryError, SeamarkError
+from seamark.journal.shipping import BatchError, TooLargeError
 from seamark.server.database import STATEMENT_S, DatabaseUnreachable, TooSlow, translated_error
 from seamark.server.objects import ObjectsUnreachable
 from seamark.store.database import Conflict
-
-
-class Rejected(SeamarkError):  # noqa: N818 - named after the state
-    """Sent data is not accepted; the message suggests what to do.
-
-    `slug` is a code for programs, `status` the HTTP status, and `more` has further members of the
-    response. The data may be sent again after `wait_s` seconds; None: never unchanged.
-    """
-
-    slug = "refused"
-    status = 422
-    wait_s: float | None = None
-
-    def __init__(
-        self,
-        message: str,
-        slug: str = "",
-        status: int = 0,
-        wait_s: float | None = None,
-        **more: Any,
-    ) -> None:
-        super().__init__(message)
-        self.slug, self.status = slug or self.slug, status or self.status
-        self.wait_s, self.more = wait_s or self.wait_s, more
-
-    @property
-    def known(self) -> int | None:
-        """Number of stored bytes, if that is the reason of the error; else None."""
-        return self.more.get("known")
-
-
-class GapError(Rejected):
-    """Bytes before the batch are missing; ``known`` is the number of stored bytes."""
-
-    slug = "gap"
-    status = 409
-
 
 _log: Final = logging.getLogger("seamark.server")
 _LOG_INTERVAL_S: Final = 60.0
@@ -127,7 +91,9 @@ _ErrorTable = tuple[tuple[Any, int, str, str], ...]
 _SEAMARK_ERRORS: Final[_ErrorTable] = (
     (DatabaseUnreachable, _BUSY, "database", "the database does not answer; try again later"),
     (
-        *(ObjectsUnreachable, _BUSY, "objects"),
+        ObjectsUnreachable,
+        _BUSY,
+        "objects",
         "the file storage of the server is not available; try again later",
     ),
     (TooSlow, 422, "too-slow", ""),
@@ -140,7 +106,9 @@ _SEAMARK_ERRORS: Final[_ErrorTable] = (
 _OTHER_ERRORS: Final[_ErrorTable] = (
     (Conflict, _BUSY, "conflict", "another request changed the same data; try again"),
     (
-        *((UnicodeError, OverflowError, RecursionError), 422, "invalid"),
+        (UnicodeError, OverflowError, RecursionError),
+        422,
+        "invalid",
         "the request has a text or a number that cannot be stored, or is nested too deeply",
     ),
 )
@@ -172,6 +140,13 @@ class Refusal(HTTPException):
         self.more = more
 
 
+class GapError(Refusal):
+    """Bytes before the batch are missing; ``known`` is the number of stored bytes."""
+
+    def __init__(self, hint: str, known: int) -> None:
+        super().__init__(409, "gap", hint, known=known)
+
+
 def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -> Refusal:
     """Return a refusal that asks the client to retry after some seconds."""
     return Refusal(status, error, hint, headers={"Retry-After": str(max(1, round(seconds)))})
@@ -199,9 +174,9 @@ def _refusal_of(error: BaseException) -> Refusal:
         return Refusal(error.status_code, slug, _http_message(error), headers=error.headers)
     if isinstance(error, RequestValidationError):
         return Refusal(422, "invalid", _validation_message(error))
-    if isinstance(error, Rejected):
-        wait = {} if error.wait_s is None else {"Retry-After": str(max(1, round(error.wait_s)))}
-        return Refusal(error.status, error.slug, str(error), headers=wait, **error.more)
+    if isinstance(error, BatchError):  # its attributes are the exceeded limit
+        status = 413 if isinstance(error, TooLargeError) else 422
+        return Refusal(status, error.slug, str(error), **vars(error))
     if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
         warn_rarely("disk-full", "the disk is full: %s", error)
         return later("disk-full", "the disk of the server is full; try again later", 30)

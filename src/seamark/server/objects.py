@@ -69,14 +69,8 @@ class ObjectStore(Protocol):
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield metadata of all objects whose names have a prefix."""
 
-    def grow(self, name: str, size: int) -> GrowingObject | None:
-        """Create a growing object; return None if the storage does not support them.
-
-        It can hold `size` bytes; bytes that are not written yet are zeros.
-        """
-
     def cut(self, name: str, size: int) -> None:
-        """Truncate an object created by `grow` to its first bytes."""
+        """Truncate an object created by `FolderObjects.grow` to its first bytes."""
 
     def check(self) -> None:
         """Raise `ObjectsUnreachable` if the opened storage was replaced or is missing."""
@@ -166,7 +160,7 @@ class FolderObjects:
             raise
 
     def grow(self, name: str, size: int) -> GrowingObject:
-        """See `ObjectStore.grow`.
+        """Create a growing object for `size` bytes; those that are not written yet are zeros.
 
         The zeros are written, so that one `fdatasync` is enough for the data that replaces them.
         """
@@ -235,11 +229,10 @@ class FolderObjects:
 
 
 class GrowingObject:
-    """Object to which one thread at a time appends bytes; created by `ObjectStore.grow`.
+    """Object to which one thread at a time appends bytes; created by `FolderObjects.grow`.
 
-    Appended bytes are as durable as other objects, and are changed only by `take_back`, before any
-    reader knows of them. `end` is the number of appended bytes. `check` raises `OSError` if the
-    file cannot be found by its name any more.
+    Appended bytes are as durable as other objects, and never change. `end` is the number of
+    appended bytes. `check` raises `OSError` if the file cannot be found by its name any more.
     """
 
     def __init__(self, fd: int, size: int, check: Callable[[], None]) -> None:
@@ -252,21 +245,13 @@ class GrowingObject:
 
     def add(self, *parts: bytes) -> None:
         """Append bytes durably; after an `OSError` nothing more may be appended."""
-        self.end += self._write_synced(self.end, b"".join(parts))
-
-    def take_back(self, end: int) -> None:
-        """Overwrite the bytes after `end` with zeros, durably; errors as for `add`."""
-        self._write_synced(end, bytes(self.end - end))
-        self.end = end
-
-    def _write_synced(self, place: int, data: bytes) -> int:
         self._check()
-        view = memoryview(data)
+        view = memoryview(b"".join(parts))
         while view:
-            written = os.pwrite(self._fd, view, place)
-            view, place = view[written:], place + written
+            written = os.pwrite(self._fd, view, self.end)
+            view = view[written:]
+            self.end += written
         _sync_data(self._fd)
-        return len(data)
 
     def close(self) -> None:
         """Close the file; harmless when called twice."""
@@ -394,9 +379,6 @@ class FsspecObjects:
             name = str(path)[len(self._root) + 1 :]
             if name.startswith(prefix):
                 yield ObjectInfo(name, int(info["size"]), _time_of(info))
-
-    def grow(self, name: str, size: int) -> None:
-        """See `ObjectStore.grow`; a bucket has no growing objects."""
 
     def cut(self, name: str, size: int) -> None:
         """See `ObjectStore.cut`; there are no growing objects."""

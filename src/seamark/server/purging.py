@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
+from pydantic import BaseModel
 
 from seamark.journal.reservations import has_lapsed, is_same_process
 from seamark.paths import PROJECT_LOG
@@ -27,7 +28,6 @@ from seamark.store.runs import Store
 Ref = tuple[str, str]
 """Project and run id, or name of a group."""
 _journal: Final = schema.journal.c
-_NAMES_AT_ONCE: Final = 100
 _row: Final = tables.reservation.c
 _SELECTED: Final = (
     _row.project == sa.bindparam("at"),
@@ -57,16 +57,16 @@ _LAST_ACTIVITY: Final = (
 )
 
 
-class Claim(NamedTuple):
+class Claim(BaseModel):
     """Claim of a run or group; `number` counts the claims of the same run or group, 1-based.
 
     `position` is the number of stored bytes of the run, or of the project's log, at the time of the
-    claim: the data of earlier claimants.
+    claim: the data of earlier claimants, which must be read. All are null if nothing was claimed.
     """
 
-    ref: Ref
-    number: int
-    position: int
+    ref: Ref | None = None
+    number: int | None = None
+    position: int | None = None
 
 
 class _Newest(NamedTuple):
@@ -99,8 +99,8 @@ class ServerClaims:
         self._account, self._store = account, store
         self._position, self._now_ns = position, now_ns
 
-    def take(self, refs: Iterable[Ref], kind: str, claimant: Mapping[str, Any]) -> Claim | None:
-        """Claim the first free run or group of some; return None if there is none.
+    def take(self, refs: Iterable[Ref], kind: str, claimant: Mapping[str, Any]) -> Claim:
+        """Claim the first free run or group of some; an empty claim means that there is none.
 
         Args:
             refs: In order of preference.
@@ -108,22 +108,21 @@ class ServerClaims:
             claimant: Description of the process by `seamark.journal.reservations.claimant`.
         """
         wanted, now = list(dict.fromkeys(refs)), self._now_ns()
-        for start in range(0, len(wanted), _NAMES_AT_ONCE):
-            some = wanted[start : start + _NAMES_AT_ONCE]
-            newest = self._newest(some, kind)
-            for ref in some:
-                log = ref[1] if kind == "run" else PROJECT_LOG
-                last = newest.get(ref)
-                if last is not None and not self._is_free(ref[0], log, last, now):
-                    continue
-                if kind == "run" and not self._position(*ref):
-                    continue  # purged, or never received
-                number = 1 if last is None else last.claim + 1
-                holder = json.dumps(claimant, separators=(",", ":"))
-                with contextlib.suppress(Conflict):  # another process was faster
-                    if self._reserve(ref, kind, 2 * number - 1, holder):
-                        return Claim(ref, number, self._position(ref[0], log))
-        return None
+        newest = self._newest(wanted, kind)
+        for ref in wanted:
+            log = ref[1] if kind == "run" else PROJECT_LOG
+            last = newest.get(ref)
+            if last is not None and not self._is_free(ref[0], log, last, now):
+                continue
+            if kind == "run" and not self._position(*ref):
+                continue  # purged, or never received
+            number = 1 if last is None else last.claim + 1
+            holder = json.dumps(claimant, separators=(",", ":"))
+            with contextlib.suppress(Conflict):  # another process was faster
+                if self._reserve(ref, kind, 2 * number - 1, holder):
+                    position = self._position(ref[0], log)
+                    return Claim(ref=ref, number=number, position=position)
+        return Claim()
 
     def _newest(self, refs: Iterable[Ref], kind: str) -> dict[Ref, _Newest]:
         by_project: dict[str, list[str]] = {}
@@ -178,11 +177,6 @@ class ServerClaims:
         return True
 
 
-def forget_claims(account: Database, connection: sa.Connection, project: str, run: str) -> None:
-    """Remove the claims of a run that was removed."""
-    account.run(connection, _DELETE_CLAIMS, at=project, who=run)
-
-
 def _decoded(header: str) -> Mapping[str, Any]:
     found = json.loads(header) if header else {}
     return found if isinstance(found, dict) else {}
@@ -216,7 +210,7 @@ def purge(
     """
     with account.writing() as connection:
         account.run(connection, _INSERT_TOMBSTONE, project=project, run=run, t_ns=now_ns, who=who)
-        forget_claims(account, connection, project, run)
+        account.run(connection, _DELETE_CLAIMS, at=project, who=run)
     retry(lambda: kept.forget(project, run))
     retry(lambda: forget(store, project, run))
 

@@ -9,42 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
-from seamark.server.blobs.tables import blob, upload, use
+from seamark.server.accounts.accounts import within
+from seamark.server.blobs.tables import USED, blob, upload
 from seamark.server.database import BoundedDict
-from seamark.server.failures import Rejected
+from seamark.server.failures import Refusal
 from seamark.server.kept.layout import runs
 from seamark.store.database import Database
 
 _CACHE_S: Final = 10.0
 """Lifetime of the cached usage, in seconds; this process adds its own uploads."""
 _MAX_WORKSPACES: Final = 1000
-
-
-def _in_workspace(project: sa.Column[str]) -> sa.ColumnElement[bool]:
-    # A range, so that the index is used.
-    return sa.or_(
-        project == sa.bindparam("workspace"),
-        sa.and_(project > sa.bindparam("low"), project < sa.bindparam("high")),
-    )
-
-
-_used: Final = (
-    sa.select(use.c.run)
-    .where(use.c.project == blob.c.project, use.c.digest == blob.c.digest)
-    .exists()
-)
-# Purged data is not counted, although its bytes stay on the disk for some days.
-_USAGE: Final[tuple[Any, ...]] = (
-    sa.select(sa.func.sum(runs.c.position)).where(
-        _in_workspace(runs.c.project), runs.c.purged_ns.is_(None)
-    ),
-    sa.select(sa.func.sum(blob.c.size)).where(_in_workspace(blob.c.project), _used),
-    sa.select(sa.func.sum(upload.c.size)).where(_in_workspace(upload.c.project)),
-)
 
 
 class Quota:
@@ -67,7 +45,7 @@ class Quota:
         self._counted = BoundedDict[str, tuple[float, int]](_MAX_WORKSPACES)
 
     def expect(self, project: str, more: int) -> None:
-        """Raise `QuotaExceeded` if a number of bytes would exceed the quota of a workspace."""
+        """Raise `Refusal` if a number of bytes would exceed the quota of a workspace."""
         if self._most is None:
             return
         workspace = project.partition("/")[0]
@@ -78,7 +56,7 @@ class Quota:
                 f" has {used:,}: purge unused runs, or ask an admin for more"
             )
             # Not 413, as smaller parts do not help. Senders warn once and retry now and then.
-            raise Rejected(msg, "quota", 403, limit="quota", allowed=self._most)
+            raise Refusal(403, "quota", msg, limit="quota", allowed=self._most)
 
     def usage(self, workspace: str) -> tuple[int, int | None]:
         """Return the usage and the limit of a workspace, in bytes; None for no limit."""
@@ -97,10 +75,19 @@ class Quota:
             known = self._counted.get(workspace)
         if known is not None and now < known[0]:
             return known[1]
-        given = {"workspace": workspace, "low": f"{workspace}/", "high": f"{workspace}0"}
+        # Purged data is not counted, although its bytes stay on the disk for some days.
+        counted = (
+            (runs.c.position, runs.c.purged_ns.is_(None)),
+            (blob.c.size, USED),
+            (upload.c.size, sa.true()),
+        )
+        used = 0
         with self._database.reading() as connection:
-            rows = [self._database.rows(connection, each, **given) for each in _USAGE]
-        used = sum(int(row[0][0] or 0) for row in rows)
+            for size, counts in counted:
+                asked = sa.select(sa.func.sum(size)).where(
+                    within(size.table.c.project, workspace), counts
+                )
+                used += int(connection.scalar(asked) or 0)
         with self._lock:
             self._counted[workspace] = now + self._keep_s, used
         return used

@@ -104,7 +104,9 @@ def _add(
         arguments = {name: getattr(asked.question, name) for name in verb.parameters}
 
         def make() -> Any:
-            with heavy() if verb.is_heavy else nullcontext(), asked.moment():
+            # On one state of the store; it must not wait, since connections are few.
+            moment = asked.server.store().database.holding()
+            with heavy() if verb.is_heavy else nullcontext(), moment:
                 return function(asked, **arguments)
 
         answer: Response = asked.answer(make, "" if verb.is_timely else tag(asked))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 API_VERSION: Final = 1
 JOURNAL_VERSION: Final = (1, 0)
@@ -98,15 +99,9 @@ class Settings:
 
     def to_json(self) -> str:
         """Return the settings for another process."""
-        return json.dumps(asdict(self), default=str)
+        return msgspec.json.encode(self, enc_hook=str).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """Return settings from the result of `to_json` in another process."""
-        given = json.loads(text)
-        known = {each.name for each in fields(cls)}
-        for name in ("folder", "tls_cert", "tls_key"):
-            given[name] = Path(given[name]) if given[name] else None
-        given["proxies"] = tuple(given["proxies"])
-        given["limits"] = Limits(**given["limits"])
-        return cls(**{name: value for name, value in given.items() if name in known})
+        return msgspec.json.decode(text, type=cls, dec_hook=lambda kind, value: kind(value))

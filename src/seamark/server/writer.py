@@ -20,7 +20,9 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import Frame, JournalReader
+from seamark.remote.protocol import Sent
 from seamark.server.failures import GapError
+from seamark.server.kept.plan import DivergedError
 from seamark.store import schema
 
 if TYPE_CHECKING:
@@ -46,17 +48,10 @@ _READ_LAST_T: Final = (
 )
 
 
-class Stored(NamedTuple):
-    """Number of stored bytes of the journal, and of all journals of the run."""
-
-    offset: int
-    position: int
-
-
-StoreFrames = Callable[[str, str, str, int, bytes], Stored]
+StoreFrames = Callable[[str, str, str, int, bytes], Sent]
 """Function that stores whole frames: project, run, journal, offset, frames.
 
-It returns once they are durable. It raises `Rejected` with ``known`` if the journal has another
+It returns once they are durable. It raises `GapError` or `DivergedError` if the journal has another
 size.
 """
 
@@ -178,10 +173,8 @@ class ServerWriter:
         Raises:
             RunNotFoundError: If no journal of the run is stored.
             ArgumentError: If an operation is too long for a record.
-            Rejected: If the run was purged, or data cannot be stored now.
+            Refusal: If the run was purged, or data cannot be stored now.
         """
-        from seamark.server.kept.plan import DivergedError
-
         wanted = list(ops)
         for last in range(_MAX_ATTEMPTS, 0, -1):
             journals = self._kept.journals(project, run)

@@ -112,11 +112,9 @@ def test_lease_has_one_owner_until_it_lapses(place):
     assert one.claim(PROJECT, "r")
     assert one.claim(PROJECT, "r")
     assert not two.claim(PROJECT, "r")
-    assert (list(one.active_leases()), list(two.active_leases())) == ([], [(PROJECT, "r")])
     with database.writing() as connection:
         less = tables.lease.c.until - 15 * 10**9
         connection.execute(sa.update(tables.lease).values(until=less))
-    assert list(two.active_leases()) == []
     assert two.claim(PROJECT, "r")
     assert not one.claim(PROJECT, "r")
     one.drop(PROJECT, "r")  # it is not its own any more

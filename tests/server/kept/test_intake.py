@@ -15,7 +15,7 @@ from seamark.journal.format import Kind, frame_bytes, salt_of
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import GAP_BYTES
 from seamark.journal.walk import walk
-from seamark.server.failures import Rejected
+from seamark.server.failures import Refusal
 from seamark.server.kept import layout
 from seamark.server.kept.intake import AHEAD_NS
 from seamark.server.kept.plan import DivergedError, FullError
@@ -39,7 +39,7 @@ def test_worker_notices_what_others_kept_or_purged(place):
     assert one.put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :]).offset == made.offset
     assert place.bytes_of(made.file) == made.data
     place.kept().forget(PROJECT, RUN)
-    with pytest.raises(Rejected, match="was purged on this server"):
+    with pytest.raises(Refusal, match="was purged on this server"):
         one.put(PROJECT, RUN, made.file, made.offset, gap=64)
 
 
@@ -54,7 +54,7 @@ def test_other_bytes_in_the_same_place_are_refused(place):
         lambda: place.intake().put(PROJECT, "race", made.file, 0, journal(run="race").data),
         lambda: intake.put(PROJECT, "race", made.file, 0, raced.data),
     )
-    assert {type(result).__name__ for result in results} == {"Receipt", "DivergedError"}
+    assert {type(result).__name__ for result in results} == {"Sent", "DivergedError"}
     intake.put(PROJECT, RUN, made.file, 0, made.data)
     with pytest.raises(DivergedError) as raised:
         intake.put(PROJECT, RUN, made.file, 0, other.data)
@@ -120,9 +120,9 @@ def test_purged_run_is_not_taken_back(place):
     place.purged.add((PROJECT, "run2"))
     for each in (made, new):
         run = each.header["run"]
-        with pytest.raises(Rejected, match="was purged on this server"):
+        with pytest.raises(Refusal, match="was purged on this server"):
             intake.put(PROJECT, run, each.file, 0, each.data)
-        with pytest.raises(Rejected, match="was purged on this server"):
+        with pytest.raises(Refusal, match="was purged on this server"):
             intake.known(PROJECT, run)
     assert place.kept().journals(PROJECT, RUN) == {}
     assert list(place.kept().runs()) == []
@@ -138,8 +138,8 @@ def test_run_has_a_bounded_number_of_journals(place):
         return lambda: worker.put(PROJECT, RUN, each.file, 0, each.data[: each.ends[1]])
 
     results = at_once(*(sends(workers[at % 2], each) for at, each in enumerate(made)))
-    refused = [result for result in results if isinstance(result, Rejected)]
-    assert {one.slug for one in refused} == {"too-large"}
+    refused = [result for result in results if isinstance(result, Refusal)]
+    assert {one.error for one in refused} == {"too-large"}
     assert len(refused) == 15
     known = place.kept().journals(PROJECT, RUN)
     assert len(known) == 5

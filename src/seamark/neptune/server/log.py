@@ -177,7 +177,7 @@ class Log:
 
         Raises:
             ContainerNotFound: If the run does not exist.
-            Rejected: If no data can be stored now, or the quota of the workspace is exceeded.
+            Refusal: If no data can be stored now, or the quota of the workspace is exceeded.
         """
         with self._lock:
             for last in range(_MAX_TRIES, 0, -1):

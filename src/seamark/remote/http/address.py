@@ -121,7 +121,7 @@ def token_of(address: str) -> str | None:
     if given := os.environ.get("SEAMARK_API_TOKEN", "").strip():
         return given
     with quietly(only=OSError):
-        entry = _servers(_read_credentials()).get(address)
+        entry = _read_servers().get(address)
         token = entry.get("token") if isinstance(entry, dict) else None
         return token if isinstance(token, str) and token else None
     return None
@@ -130,7 +130,7 @@ def token_of(address: str) -> str | None:
 def stored_servers() -> list[str]:
     """Return the addresses of the servers with a stored token, sorted."""
     with quietly(only=OSError):
-        return sorted(_servers(_read_credentials()))
+        return sorted(_read_servers())
     return []
 
 
@@ -142,37 +142,29 @@ def known_servers() -> list[str]:
 
 def keep_token(address: str, token: str) -> None:
     """Store the token of a server under its address, in the form of ``str(Address)``."""
-    content = _read_credentials()
-    content["servers"] = {**_servers(content), address: {"token": token}}
-    _write_credentials(content)
+    _write_servers({**_read_servers(), address: {"token": token}})
 
 
 def forget_token(address: str) -> bool:
     """Delete the stored token of a server; return whether there was one."""
-    content = _read_credentials()
-    servers = dict(_servers(content))
+    servers = _read_servers()
     found = servers.pop(address, None) is not None
     if found:
-        content["servers"] = servers
-        _write_credentials(content)
+        _write_servers(servers)
     return found
 
 
-def _servers(content: dict[str, Any]) -> dict[str, Any]:
-    servers = content.get("servers")
-    return servers if isinstance(servers, dict) else {}
-
-
-def _read_credentials() -> dict[str, Any]:
+def _read_servers() -> dict[str, Any]:
     with quietly(only=(FileNotFoundError, NotADirectoryError, ValueError)):
         file = credentials_file()
         if stat.S_ISREG(file.stat().st_mode):
             content = json.loads(file.read_bytes())
-            return content if isinstance(content, dict) else {}
+            servers = content.get("servers") if isinstance(content, dict) else None
+            return servers if isinstance(servers, dict) else {}
     return {}
 
 
-def _write_credentials(content: dict[str, Any]) -> None:
+def _write_servers(servers: dict[str, Any]) -> None:
     file = credentials_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_file(file, json.dumps(content, indent=1), 0o600)
+    replace_file(file, json.dumps({"servers": servers}, indent=1), 0o600)

@@ -29,7 +29,6 @@ _BUSY_S: Final = 10.0
 _MAX_CACHED: Final = 128
 _MAX_CACHED_BYTES: Final = 4 << 20
 """Maximum size of a cached answer, in bytes; the server may reply "unchanged" for these."""
-_MAX_POSITIONS: Final = 200
 _MAX_PARTS: Final = 10_000
 _NOW_HEADER: Final = "Seamark-Now"
 _POSITION_HEADER: Final = "Seamark-Position"
@@ -65,7 +64,7 @@ class ServerClient:
 
     def edited(self, run: RunKey, position: int) -> None:
         """Note the position of an edit, as returned by the server, so that later reads see it."""
-        shipper.note_edit(self.where, run, position)
+        shipper.note_position(self.where, run, position)
 
     # ---------------------------------------------------------------- requests
 
@@ -141,11 +140,12 @@ class ServerClient:
         return answer
 
     def _with_positions(self, headers: Mapping[str, str]) -> dict[str, str]:
-        some = list(shipper.positions(self.where).items())[-_MAX_POSITIONS:]
-        if not some:
+        known = shipper.positions(self.where)
+        if not known:
             return dict(headers)
         value = ", ".join(
-            f"{quote(f'{run.project}/{run.run}', safe='/')}={number}" for run, number in some
+            f"{quote(f'{run.project}/{run.run}', safe='/')}={number}"
+            for run, number in known.items()
         )
         return {**headers, _POSITION_HEADER: value}
 

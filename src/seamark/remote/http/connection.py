@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
-from urllib3.util import Retry
+from urllib3.util import Retry, Timeout
 
 from seamark.remote.http.address import API, Address, is_loopback, shown, token_of
 from seamark.remote.protocol import (
@@ -257,7 +257,7 @@ class Connection:
 
         Wrap reads of the body in `translate_errors`.
         """
-        url = f"{self.address.prefix}{self._api}{path}"
+        url = f"{self.address}{self._api}{path}"
         if query:
             given = {key: value for key, value in query.items() if value is not None}
             url = f"{url}?{urlencode(given, doseq=True)}"
@@ -267,12 +267,12 @@ class Connection:
         with self.translate_errors():
             response = self._open_pool().request(
                 method,
-                self._url(url),
+                url,
                 # Send in pieces: the time limit of a socket applies to each of them, and a slow
                 # link may take minutes for all.
                 body=None if body is None else io.BytesIO(body),
                 headers=sent,
-                timeout=self._timeout(answer_s),
+                timeout=Timeout(CONNECT_S, self._answer_s if answer_s is None else answer_s),
                 retries=False,
                 redirect=False,
                 preload_content=False,
@@ -298,10 +298,6 @@ class Connection:
 
     # ---------------------------------------------------------------- inside
 
-    def _url(self, path: str) -> str:
-        host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
-        return f"{self.address.scheme}://{host}:{self.address.port}{path}"
-
     def _headers(self) -> dict[str, str]:
         from seamark import __version__
 
@@ -310,11 +306,6 @@ class Connection:
         if token:
             found["Authorization"] = f"Bearer {token}"
         return found
-
-    def _timeout(self, answer_s: float | None) -> Any:
-        from urllib3 import Timeout
-
-        return Timeout(connect=CONNECT_S, read=self._answer_s if answer_s is None else answer_s)
 
     def _open_pool(self) -> Any:
         # Connections of a parent process must not be used after a fork.

@@ -18,7 +18,7 @@ from seamark.journal.safe import MAX_TEXT_BYTES
 from seamark.paths import is_inside
 from seamark.reading.attributes import Attribute
 from seamark.reading.codec import Facts, Overview, SeriesPart, WireError
-from seamark.reading.curves import Curve, Drawing, Look, check_points
+from seamark.reading.curves import check_points
 from seamark.reading.points import Attempt, Points, check_attempt
 from seamark.reading.reader import Reader, Verb, verbs_of
 from seamark.remote.http.connection import run_path
@@ -232,6 +232,10 @@ class RemoteRun:
         given = dict(zip(verb.parameters, arguments, strict=False)) | named
         if "attempt" in given:
             check_attempt(given["attempt"])
+        if "points" in given:
+            check_points(given["points"])
+        if given.get("look"):
+            given["look"].check()
         return self._ask(verb.name, verb.answer, **given)
 
     def _ask(self, verb: str, kind: Any, **arguments: Any) -> Any:
@@ -344,22 +348,6 @@ class RemoteRun:
         if not found.keys() >= set(wanted):
             raise WireError("unexpected answer: points of a path are missing")
         return {path: found[path] if limit is None else found[path][-limit:] for path in wanted}
-
-    def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
-        """Return a float series, reduced to representative points for drawing."""
-        asked = {"path": path, "points": check_points(points), "attempt": check_attempt(attempt)}
-        found: Curve = self._ask("curve", Curve, **asked)
-        return found
-
-    def drawing(
-        self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
-    ) -> Drawing:
-        """Return a float series along a chosen axis, for drawing."""
-        wanted = look or Look()
-        wanted.check()
-        asked = {"path": path, "look": wanted, "attempt": check_attempt(attempt), "since": since}
-        found: Drawing = self._ask("drawing", Drawing, **asked)
-        return found
 
 
 def _split_paths(paths: list[str]) -> list[list[str]]:

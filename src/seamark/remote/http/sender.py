@@ -60,16 +60,13 @@ class HttpRemote:
         from zstandard import ZstdCompressor
 
         packed = ZstdCompressor(level=1, write_content_size=True).compress(data)
-        plain = len(packed) >= len(data)
-        headers = {"Content-Type": "application/octet-stream"}
-        if not plain:
-            headers["Content-Encoding"] = "zstd"
+        headers = {"Content-Type": "application/octet-stream", "Content-Encoding": "zstd"}
         return self._parse_sent(
             self.connection.ask(
                 "PUT",
                 run_path(run, "journals", journal),
                 query={"offset": offset},
-                body=data if plain else packed,
+                body=packed,
                 headers=headers,
             )
         )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from seamark.server.access import Role
+from seamark.server.database import RowNumber, Text
 from seamark.server.databases import SchemaNewer
 from seamark.server.views import View
 from seamark.store.database import Upsert, retry
@@ -101,20 +102,17 @@ def hash_of(secret: str) -> str:
 
 
 metadata: Final = sa.MetaData()
-_Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-"""Text column, compared by bytes on all database engines."""
-_Serial: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 fact: Final = sa.Table(
     "fact",
     metadata,
-    sa.Column("key", _Text, primary_key=True),
-    sa.Column("value", _Text, nullable=False),
+    sa.Column("key", Text, primary_key=True),
+    sa.Column("value", Text, nullable=False),
 )
 """Data of the server itself, such as its random name ``instance``."""
 user: Final = sa.Table(
     "user",
     metadata,
-    sa.Column("name", _Text, primary_key=True),
+    sa.Column("name", Text, primary_key=True),
     sa.Column("service", sa.Boolean, nullable=False),
     sa.Column("admin", sa.Boolean, nullable=False),
     sa.Column("created_ns", sa.BigInteger, nullable=False),
@@ -124,18 +122,18 @@ user: Final = sa.Table(
 token: Final = sa.Table(
     "token",
     metadata,
-    sa.Column("id", _Text, primary_key=True),
-    sa.Column("hash", _Text, nullable=False, unique=True),
-    sa.Column("user", _Text, sa.ForeignKey("user.name"), nullable=False, index=True),
-    sa.Column("label", _Text, nullable=False),
+    sa.Column("id", Text, primary_key=True),
+    sa.Column("hash", Text, nullable=False, unique=True),
+    sa.Column("user", Text, sa.ForeignKey("user.name"), nullable=False, index=True),
+    sa.Column("label", Text, nullable=False),
     sa.Column("role", sa.SmallInteger),
-    sa.Column("project", _Text),
+    sa.Column("project", Text),
     sa.Column("created_ns", sa.BigInteger, nullable=False),
-    sa.Column("created_by", _Text, nullable=False),
+    sa.Column("created_by", Text, nullable=False),
     sa.Column("expires_ns", sa.BigInteger),
     sa.Column("revoked_ns", sa.BigInteger),
     sa.Column("used_ns", sa.BigInteger),
-    sa.Column("made_with", _Text),
+    sa.Column("made_with", Text),
 )
 """Tokens: ``id`` is the public prefix, ``hash`` the SHA-256 (hex) of the whole token.
 
@@ -145,8 +143,8 @@ that created it; both end together.
 member: Final = sa.Table(
     "member",
     metadata,
-    sa.Column("user", _Text, sa.ForeignKey("user.name"), primary_key=True),
-    sa.Column("project", _Text, primary_key=True),
+    sa.Column("user", Text, sa.ForeignKey("user.name"), primary_key=True),
+    sa.Column("project", Text, primary_key=True),
     sa.Column("role", sa.SmallInteger, nullable=False),
 )
 """Role of a user in a project and everything below it.
@@ -157,10 +155,10 @@ member, who may read projects that are visible to the workspace.
 project: Final = sa.Table(
     "project",
     metadata,
-    sa.Column("path", _Text, primary_key=True),
-    sa.Column("visibility", _Text, nullable=False),
+    sa.Column("path", Text, primary_key=True),
+    sa.Column("visibility", Text, nullable=False),
     sa.Column("created_ns", sa.BigInteger, nullable=False),
-    sa.Column("created_by", _Text, nullable=False),
+    sa.Column("created_by", Text, nullable=False),
 )
 """Visibility of a project to users without a role: ``private``, ``workspace`` or ``public``.
 
@@ -169,30 +167,30 @@ A project without a row inherits from the nearest project above it; the default 
 audit: Final = sa.Table(
     "audit",
     metadata,
-    sa.Column("id", _Serial, primary_key=True, autoincrement=True),
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
     sa.Column("t_ns", sa.BigInteger, nullable=False, index=True),
-    sa.Column("who", _Text, nullable=False),
-    sa.Column("token", _Text, nullable=False),
-    sa.Column("address", _Text, nullable=False),
-    sa.Column("action", _Text, nullable=False),
-    sa.Column("subject", _Text, nullable=False),
-    sa.Column("detail", _Text, nullable=False),
+    sa.Column("who", Text, nullable=False),
+    sa.Column("token", Text, nullable=False),
+    sa.Column("address", Text, nullable=False),
+    sa.Column("action", Text, nullable=False),
+    sa.Column("subject", Text, nullable=False),
+    sa.Column("detail", Text, nullable=False),
 )
 """Audit log: actions with user and address; ``detail`` is JSON and contains no secrets."""
 tombstone: Final = sa.Table(
     "tombstone",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("run", _Text, primary_key=True),
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("run", Text, primary_key=True),
     sa.Column("t_ns", sa.BigInteger, nullable=False),
-    sa.Column("who", _Text, nullable=False),
+    sa.Column("who", Text, nullable=False),
 )
 """Purged runs, which stay removed until their data is restored explicitly."""
 neptune_project: Final = sa.Table(
     "neptune_project",
     metadata,
-    sa.Column("path", _Text, primary_key=True),
-    sa.Column("key", _Text, nullable=False),
+    sa.Column("path", Text, primary_key=True),
+    sa.Column("key", Text, nullable=False),
     sa.Column("last", sa.BigInteger, nullable=False),
 )
 """Prefix (``key``, as in ``SAN-12``) of the run ids that Neptune's client makes in a project, and
@@ -204,11 +202,11 @@ number of its last version made by the client.
 reservation: Final = sa.Table(
     "reservation",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("kind", _Text, primary_key=True),
-    sa.Column("name", _Text, primary_key=True),
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("kind", Text, primary_key=True),
+    sa.Column("name", Text, primary_key=True),
     sa.Column("number", sa.BigInteger, primary_key=True),
-    sa.Column("holder", _Text, nullable=False),
+    sa.Column("holder", Text, nullable=False),
     sa.Column("t_ns", sa.BigInteger, nullable=False),
 )
 """Reservations, inserted once and never changed: claims of runs or groups (``kind``) by processes
@@ -216,17 +214,18 @@ reservation: Final = sa.Table(
 view: Final = sa.Table(
     "view",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("name", _Text, primary_key=True),
-    sa.Column("address", _Text, nullable=False),
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("name", Text, primary_key=True),
+    sa.Column("address", Text, nullable=False),
     sa.Column("default", sa.Boolean, nullable=False),
-    sa.Column("by", _Text, nullable=False),
+    sa.Column("by", Text, nullable=False),
     sa.Column("t_ns", sa.BigInteger, nullable=False),
 )
 """Saved views of projects; see `seamark.server.views`."""
 _fact: Final = fact.c
-_READ_FACT: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
+READ_FACT: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
 _INSERT_FACT: Final = Upsert(fact, ("key", "value"), ("key",))
+WRITE_FACT: Final = Upsert(fact, ("key", "value"), ("key",), overwrite=True)
 
 
 def instance_of(account: Database) -> str:
@@ -240,11 +239,11 @@ def link_key_of(account: Database) -> bytes:
 
 
 def _random_fact(account: Database, key: str, size: int) -> str:
-    rows = account.fetch(_READ_FACT, at=key)
+    rows = account.fetch(READ_FACT, at=key)
     if not rows:
         with account.writing() as connection:  # the first process decides
             account.run(connection, _INSERT_FACT, key=key, value=secrets.token_hex(size))
-            rows = account.rows(connection, _READ_FACT, at=key)
+            rows = account.rows(connection, READ_FACT, at=key)
     return str(rows[0][0])
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -17,7 +17,7 @@ from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import tables as sql
 from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
 from seamark.server.database import BoundedDict
-from seamark.server.failures import GapError, Rejected
+from seamark.server.failures import GapError, Refusal
 from seamark.server.objects import ObjectStore
 from seamark.server.quota import Quota
 from seamark.store.database import Database
@@ -73,8 +73,7 @@ class Blob:
                 yield block
 
 
-@dataclass(frozen=True, slots=True)
-class _Upload:
+class _Upload(NamedTuple):
     project: str
     digest: str
     size: int
@@ -98,7 +97,7 @@ class Blobs:
         self._objects = objects
         self._now_ns = now_ns
         self._hashes = _Hashes()
-        self._quota = quota
+        self._quota = quota or Quota(database)
         database.create_tables(sql.metadata)
 
     # ------------------------------------------------------------------ queries
@@ -106,10 +105,10 @@ class Blobs:
     def missing(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return the contents that a project lacks; keep the others for a day, for the run."""
         if len(digests) > self.limits.digests:
-            raise Rejected(
-                f"expected at most {self.limits.digests:,} digests, got {len(digests):,}",
-                "too-large",
+            raise Refusal(
                 413,
+                "too-large",
+                f"expected at most {self.limits.digests:,} digests, got {len(digests):,}",
             )
         wanted = sorted({_checked_digest(each) for each in digests})
         until = self._now_ns() + RESERVED_NS
@@ -176,7 +175,7 @@ class Blobs:
 
         Raises:
             GapError: If bytes before the part are missing.
-            Rejected: If the content or the part exceeds a limit or the quota of the workspace, or
+            Refusal: If the content or the part exceeds a limit or the quota of the workspace, or
                 the complete content does not match the digest.
         """
         _checked_digest(digest)
@@ -204,16 +203,16 @@ class Blobs:
     def _expect_fit(self, size: int, offset: int, data: bytes) -> None:
         limits = self.limits
         if size > limits.blob_bytes:
-            raise Rejected(
-                f"expected a file of at most {limits.blob_bytes:,} bytes, got {size:,}",
-                "too-large",
+            raise Refusal(
                 413,
+                "too-large",
+                f"expected a file of at most {limits.blob_bytes:,} bytes, got {size:,}",
             )
         if len(data) > limits.part_bytes:
-            raise Rejected(
-                f"expected a part of at most {limits.part_bytes:,} bytes, got {len(data):,}",
-                "too-large",
+            raise Refusal(
                 413,
+                "too-large",
+                f"expected a part of at most {limits.part_bytes:,} bytes, got {len(data):,}",
             )
         if not 0 <= offset <= offset + len(data) <= size:
             raise ArgumentError(
@@ -221,9 +220,8 @@ class Blobs:
             )
 
     def _check_quota(self, project: str, size: int) -> None:
-        if self._quota is not None:
-            self._quota.expect(project, size)
-            self._quota.added(project, size)
+        self._quota.expect(project, size)
+        self._quota.added(project, size)
 
     def _put_whole(self, project: str, run: str, digest: str, data: bytes) -> Progress:
         if hashlib.sha256(data).hexdigest() != digest:
@@ -248,7 +246,7 @@ class Blobs:
         return _Upload(project, digest, size, *rows[0])
 
     def _append(self, upload: _Upload, data: bytes) -> _Upload:
-        made = new_object(upload.project, upload.digest, upload.size, upload.upload, upload.offset)
+        made = new_object(*upload)
         self._objects.put(made.name, data)
         end = upload.offset + len(data)
         with self._database.writing() as connection:
@@ -266,9 +264,9 @@ class Blobs:
         if not moved:
             self._delete([made.name])
             now = self.progress(upload.project, upload.digest, upload.size)
-            return _Upload(*_key(upload), upload.upload, now.offset)
+            return upload._replace(offset=now.offset)
         self._hashes.add(upload.upload, upload.offset, data)
-        return _Upload(*_key(upload), upload.upload, end)
+        return upload._replace(offset=end)
 
     def _complete(self, run: str, upload: _Upload) -> Progress:
         known = self.progress(upload.project, upload.digest, upload.size)
@@ -286,7 +284,7 @@ class Blobs:
             if self.progress(upload.project, upload.digest, upload.size).complete:
                 return Progress(upload.size, complete=True)
             raise _mismatch(upload.digest)
-        made = new_object(*_key(upload), upload.upload, WHOLE)
+        made = new_object(*upload[:4], WHOLE)
         self._objects.put(made.name, _manifest(parts))
         self._insert_content(run, made, [*parts, (_MANIFEST_OFFSET, 0, made.name)])
         return Progress(upload.size, complete=True)
@@ -337,17 +335,13 @@ class Blobs:
         with self._database.writing() as connection:
             self._database.run(connection, sql.DELETE_USES_OF_RUN, at_project=project, at_run=run)
 
-    def collect(self, *, reserved: bool = True) -> int:
-        """Remove unused contents, abandoned uploads and orphaned objects; return their number.
-
-        Without `reserved`, contents that a client asked for in the last day are removed, too.
-        """
+    def collect(self) -> int:
+        """Remove unused contents, abandoned uploads and orphaned objects; return their number."""
         now = self._now_ns()
-        limit = now if reserved else 1 << 62
         with self._database.reading() as connection:
-            unused = self._database.rows(connection, sql.UNUSED, now=limit)
+            unused = self._database.rows(connection, sql.UNUSED, now=now)
             given_up = self._database.rows(connection, sql.ABANDONED, before=now - ABANDONED_NS)
-        count = sum(self._remove_unused(row[0], row[1], row[2], limit) for row in unused)
+        count = sum(self._remove_unused(row[0], row[1], row[2], now) for row in unused)
         for (upload,) in given_up:
             count += self._drop_upload(upload)
         done = [row[0] for row in self._database.fetch(sql.GARBAGE, now=now)]
@@ -357,10 +351,10 @@ class Blobs:
                 self._database.run(connection, sql.DELETE_GARBAGE, at_object=name)
         return count
 
-    def _remove_unused(self, project: str, digest: str, upload: str, limit: int) -> bool:
+    def _remove_unused(self, project: str, digest: str, upload: str, now: int) -> bool:
         with self._database.writing() as connection:
             gone = self._database.run(
-                connection, sql.DELETE_BLOB, at_project=project, at_digest=digest, now=limit
+                connection, sql.DELETE_BLOB, at_project=project, at_digest=digest, now=now
             )
             if gone:
                 self._discard(connection, upload)
@@ -430,16 +424,12 @@ def _checked_digest(digest: str) -> str:
     return digest
 
 
-def _key(upload: _Upload) -> tuple[str, str, int]:
-    return upload.project, upload.digest, upload.size
-
-
-def _mismatch(digest: str) -> Rejected:
+def _mismatch(digest: str) -> Refusal:
     msg = (
         f"the received bytes do not match the content {digest}: they changed during the"
         " transfer or while the file was read; nothing was stored, send the content again"
     )
-    return Rejected(msg, "digest")
+    return Refusal(422, "digest", msg)
 
 
 def _manifest(parts: Iterable[tuple[int, int, str]]) -> bytes:

@@ -24,18 +24,18 @@ import sqlalchemy as sa
 from seamark.journal.format import ZLIB
 from seamark.journal.reader import Block, JournalReader, payload_of
 from seamark.journal.safe import Source
+from seamark.server.database import Text
 from seamark.server.objects import ObjectStore
 from seamark.store.database import Database, Upsert
 
 metadata = sa.MetaData()
-_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 blob = sa.Table(
     "blob",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("digest", _Text, primary_key=True),  # SHA-256, hex
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("digest", Text, primary_key=True),  # SHA-256, hex
     sa.Column("size", sa.BigInteger, nullable=False),  # bytes
-    sa.Column("upload", _Text, nullable=False),  # upload with the parts
+    sa.Column("upload", Text, nullable=False),  # upload with the parts
     # ns since the Unix epoch, as are all times here
     sa.Column("arrived", sa.BigInteger, nullable=False),
     sa.Column("reserved", sa.BigInteger, nullable=False),  # kept until this time
@@ -44,10 +44,10 @@ blob = sa.Table(
 upload = sa.Table(
     "blob_upload",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("digest", _Text, primary_key=True),
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("digest", Text, primary_key=True),
     sa.Column("size", sa.BigInteger, primary_key=True),  # declared by the sender
-    sa.Column("upload", _Text, nullable=False, unique=True),
+    sa.Column("upload", Text, nullable=False, unique=True),
     sa.Column("offset", sa.BigInteger, nullable=False),  # number of stored bytes
     sa.Column("touched", sa.BigInteger, nullable=False),
 )
@@ -55,24 +55,24 @@ upload = sa.Table(
 part = sa.Table(
     "blob_part",
     metadata,
-    sa.Column("upload", _Text, primary_key=True),
+    sa.Column("upload", Text, primary_key=True),
     sa.Column("offset", sa.BigInteger, primary_key=True),
     sa.Column("length", sa.BigInteger, nullable=False),
-    sa.Column("object", _Text, nullable=False),
+    sa.Column("object", Text, nullable=False),
 )
 use = sa.Table(
     "blob_use",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("digest", _Text, primary_key=True),
-    sa.Column("run", _Text, primary_key=True),
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("digest", Text, primary_key=True),
+    sa.Column("run", Text, primary_key=True),
     sa.Index("blob_use_by_run", "project", "run"),
 )
 """Runs that use a content; a used content is kept."""
 garbage = sa.Table(
     "blob_garbage",
     metadata,
-    sa.Column("object", _Text, primary_key=True),
+    sa.Column("object", Text, primary_key=True),
     sa.Column("after", sa.BigInteger, nullable=False),  # deleted after this time
 )
 """Released objects that may still be read."""
@@ -134,7 +134,7 @@ _project: Final[sa.BindParameter[str]] = sa.bindparam("at_project")
 _digest: Final[sa.BindParameter[str]] = sa.bindparam("at_digest")
 _upload: Final[sa.BindParameter[str]] = sa.bindparam("at_upload")
 _at_blob: Final = sa.and_(blob.c.project == _project, blob.c.digest == _digest)
-_used: Final = (
+USED: Final = (
     sa.select(use.c.run)
     .where(use.c.project == blob.c.project, use.c.digest == blob.c.digest)
     .exists()
@@ -148,9 +148,9 @@ EXISTING: Final = sa.select(blob.c.digest).where(
     blob.c.project == _project, blob.c.digest.in_(sa.bindparam("digests", expanding=True))
 )
 UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
-    blob.c.reserved < sa.bindparam("now"), ~_used
+    blob.c.reserved < sa.bindparam("now"), ~USED
 )
-DELETE_BLOB: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
+DELETE_BLOB: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~USED)
 ADD_USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
 USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
 DELETE_USE: Final = sa.delete(use).where(

@@ -240,13 +240,12 @@ class FoldWorker:
             del self._failing[ref]
         if not waiting:
             return False
-        taken = leases.active_leases() if len(waiting) > 1 else ()
         worked, self._more = False, len(waiting) >= _RUNS_AT_ONCE
         for run in waiting:
             if self._stop.is_set():
                 break
             ref = (run.project, run.run)
-            if ref not in taken and not self._is_paused(ref) and self._fold(store, leases, run):
+            if not self._is_paused(ref) and self._fold(store, leases, run):
                 worked = True
         return worked
 

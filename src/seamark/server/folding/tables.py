@@ -8,36 +8,35 @@ together with the folded data. A lease only avoids duplicate work; saving a run
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from typing import Final
 
 import sqlalchemy as sa
 
+from seamark.server.database import Text
 from seamark.store.database import Conflict, Database, Upsert
 
 metadata = sa.MetaData()
-_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 folded = sa.Table(
     "folded",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("run", _Text, primary_key=True),
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("run", Text, primary_key=True),
     # Stored bytes of all journals at the time of folding; see seamark.server.changes.
     sa.Column("position", sa.BigInteger, nullable=False),
 )
 lease = sa.Table(
     "lease",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("run", _Text, primary_key=True),
-    sa.Column("owner", _Text, nullable=False),  # random name of a process
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("run", Text, primary_key=True),
+    sa.Column("owner", Text, nullable=False),  # random name of a process
     sa.Column("until", sa.BigInteger, nullable=False),  # ns since the Unix epoch, by the database
 )
 changed = sa.Table(
     "changed",
     metadata,
-    sa.Column("project", _Text, primary_key=True),
-    sa.Column("run", _Text, primary_key=True),
+    sa.Column("project", Text, primary_key=True),
+    sa.Column("run", Text, primary_key=True),
     sa.Column("number", sa.BigInteger, nullable=False, index=True),  # number of the last change
     sa.Column("gone", sa.SmallInteger, nullable=False),  # whether the run was removed
 )
@@ -45,14 +44,13 @@ changed = sa.Table(
 change = sa.Table(
     "change",
     metadata,
-    sa.Column("key", _Text, primary_key=True),
+    sa.Column("key", Text, primary_key=True),
     sa.Column("number", sa.BigInteger, nullable=False),
 )
 """Single row with the number of the last change."""
 LEASE_S: Final = 15.0
 """Duration of a lease, in seconds; then another process may fold the run of a dead one."""
 _NS_PER_S: Final = 10**9
-Ref = tuple[str, str]
 _lease: Final = lease.c
 _of_run: Final = sa.and_(
     _lease.project == sa.bindparam("at_project"), _lease.run == sa.bindparam("at_run")
@@ -67,9 +65,6 @@ _UPDATE_LEASE: Final = (
     .where(sa.or_(_lease.until < sa.bindparam("now"), _lease.owner == sa.bindparam("me")))
 )
 _DELETE_LEASE: Final = sa.delete(lease).where(_of_run, _lease.owner == sa.bindparam("me"))
-_OTHER_LEASES: Final = sa.select(_lease.project, _lease.run).where(
-    _lease.until >= sa.bindparam("now"), _lease.owner != sa.bindparam("me")
-)
 _POSTGRESQL_NOW: Final = sa.select(
     sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * _NS_PER_S, sa.BigInteger)
 )
@@ -99,16 +94,6 @@ class Leases:
                 return bool(database.run(connection, _UPDATE_LEASE, **where, **new))
         except Conflict:
             return False
-
-    def active_leases(self) -> Collection[Ref]:
-        """Return the runs that are leased by other processes."""
-        database = self._database
-        with database.reading() as connection:
-            now = self._now(connection)
-            return {
-                (row[0], row[1])
-                for row in database.rows(connection, _OTHER_LEASES, now=now, me=self._owner)
-            }
 
     def release(self, connection: sa.Connection, project: str, run: str) -> None:
         """Release the lease of a run in a transaction that writes."""

@@ -14,6 +14,7 @@ from seamark.journal.safe import Source
 from seamark.server.changes import note_changes
 from seamark.server.folding import tables
 from seamark.server.kept.journals import IntakeJournal, IntakeJournals
+from seamark.server.kept.plan import Segment, StoredSource
 from seamark.store.database import Upsert
 from seamark.store.fold.run_state import JournalState
 from seamark.store.ingest import UNREADABLE, Folding
@@ -39,28 +40,21 @@ class Turn(NamedTuple):
     more: bool
 
 
-class _Part:
-    def __init__(self, source: Source, end: int) -> None:
-        self._source, self._end = source, end
-        self.name = source.name
-
-    def size(self) -> int:
-        return min(self._end, self._source.size())
-
+class _Part(StoredSource):
     def pread(self, size: int, offset: int) -> bytes:
         try:
-            return self._source.pread(max(0, min(size, self._end - offset)), offset)
+            return super().pread(size, offset)
         except OSError as error:
             raise _temporary(error) from error
 
-    def quiet_since_ns(self) -> int | None:
-        return self._source.quiet_since_ns()
 
-    def gap_end(self, offset: int) -> int | None:
-        return self._source.gap_end(offset) if offset < self._end else None
-
-    def close(self) -> None:
-        self._source.close()
+def _segments_before(segments: Iterable[Segment], end: int) -> list[Segment]:
+    # Declared gaps are folded whole.
+    return [
+        one._replace(length=min(one.length, end - one.offset)) if one.place is not None else one
+        for one in segments
+        if one.offset < end
+    ]
 
 
 def fold_turn(  # noqa: C901 - one transaction
@@ -89,9 +83,10 @@ def fold_turn(  # noqa: C901 - one transaction
 
     def opened(name: str) -> Source:
         try:
-            return _Part(kept.source(project, run, name), ends[name])
+            segments = kept.segments(project, run, name)
         except OSError as error:
             raise _temporary(error) from error
+        return _Part(kept.objects, name, _segments_before(segments, ends[name]))
 
     folding = Folding(
         store, project, run, opened, now_ns, heard=lambda name: journals[name].heard_ns

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from seamark.server.kept import layout
 from seamark.server.kept.layout import REMOVE_NS, Part, read_parts, release
 from seamark.server.kept.plan import Key, Rows, key_of, read_rows, read_runs
-from seamark.server.objects import GrowingObject, ObjectStore
+from seamark.server.objects import FolderObjects, GrowingObject, ObjectStore
 from seamark.store.database import Database, Upsert, insertion
 
 
@@ -300,7 +300,7 @@ class Growing:
     def __init__(
         self,
         database: Database,
-        objects: ObjectStore,
+        objects: FolderObjects,
         names: Iterator[str],
         now_ns: Callable[[], int],
     ) -> None:
@@ -308,25 +308,21 @@ class Growing:
         self._now_ns = now_ns
         self._file: GrowingObject | None = None
         self._until_ns = 0
-        self._can_grow = True
         self.name = ""
         self.number = 0
 
     def open(self, size: int) -> GrowingObject | None:
         """Return the growing object for a number of bytes; None if they need a separate object."""
-        if size > SMALL_BYTES or not self._can_grow:
+        if size > SMALL_BYTES:
             return None
         if self._file is None or self._file.capacity < size or self.is_old():
             self.seal()
             self._file = self._create_object()
         return self._file
 
-    def _create_object(self) -> GrowingObject | None:
+    def _create_object(self) -> GrowingObject:
         name, now = next(self._names), self._now_ns()
         file = self._objects.grow(name, GROWN_BYTES)
-        if file is None:
-            self._can_grow = False
-            return None
         try:
             with self._database.writing() as connection:  # durable, with all earlier rows
                 self.number = insert_object(
@@ -343,7 +339,11 @@ class Growing:
         return self._file is not None and self._now_ns() > self._until_ns
 
     def abandon(self) -> None:
-        """Stop using an object after a failed write; `take_up` registers its contents later."""
+        """Stop using an object after a failed write; `take_up` registers its contents later.
+
+        Bytes that were not registered were not acknowledged either. If they are found after a
+        restart, they are valid frames that their sender sends again.
+        """
         file, self._file = self._file, None
         if file is not None:
             file.close()

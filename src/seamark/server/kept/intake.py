@@ -1,7 +1,7 @@
 """Intake of batches, which stores the batches of several runs together.
 
 A thread collects the batches of a short interval, writes them to one object, and registers it in
-one transaction. The senders are answered after that. A single sender does not wait for the thread.
+one transaction. The senders are answered after that. A single sender does not wait for others.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from seamark.journal.folder import DEEPEST
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
 from seamark.paths import check_place
+from seamark.remote.protocol import Sent
 from seamark.server.database import BoundedDict
-from seamark.server.failures import Rejected, warn_rarely
+from seamark.server.failures import Refusal, warn_rarely
 from seamark.server.kept import layout
 from seamark.server.kept.commit import Growing, OutrunError, commit
 from seamark.server.kept.layout import object_names, packed
@@ -33,14 +34,13 @@ from seamark.server.kept.plan import (
     Key,
     PendingBatch,
     Plan,
-    Receipt,
     Rows,
     RunRow,
     key_of,
+    purged_refusal,
 )
-from seamark.server.objects import ObjectStore
+from seamark.server.objects import FolderObjects, ObjectStore
 from seamark.server.quota import Quota
-from seamark.server.writer import Stored
 from seamark.store.database import Conflict, Database
 
 _MAX_REMEMBERED: Final = 10_000
@@ -147,7 +147,8 @@ class Intake:
         max_journals: Maximum number of journals of one run.
         window_s: Maximum time for which batches are collected, in seconds.
         grows: Whether small batches are appended to a growing object (see
-            `seamark.server.kept.commit`); only for a single process with tables in local files.
+            `seamark.server.kept.commit`), if the objects are files; only for a single process with
+            tables in local files.
         quota: Quota of workspaces; None for no limit.
         reserved: Returns whether a journal (project path, run id, file name) is written by the
             server itself, with `take`.
@@ -168,13 +169,13 @@ class Intake:
     ) -> None:
         self._database, self._objects = database, objects
         self._gone = gone
-        self._quota, self._reserved = quota, reserved
+        self._quota, self._reserved = quota or Quota(database), reserved
         self._now_ns, self._max_journals, self._window_s = now_ns, max_journals, window_s
         self._names = object_names()
         self._recent = Recent()
-        self._growing = Growing(database, objects, self._names, now_ns) if grows else None
-        self._commit_lock = threading.Lock()
-        """Lock held while a group is committed."""
+        self._growing: Growing | None = None
+        if grows and isinstance(objects, FolderObjects):  # a bucket has no growing objects
+            self._growing = Growing(database, objects, self._names, now_ns)
         self._changed = threading.Condition()
         self._queue: deque[PendingBatch] = deque()
         self._bytes = self._arriving = 0
@@ -191,19 +192,15 @@ class Intake:
         check_run(project, run)
         rows = self._database.fetch(_KNOWN_SIZES, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
-            raise Rejected(
-                f"run {run!r} of {project!r} was purged on this server and is not accepted again",
-                "purged",
-                410,
-            )
+            raise purged_refusal(project, run)
         return {row[2]: row[3] for row in rows if row[2]}, rows[0][0] if rows else 0
 
     # ------------------------------------------------------------------ storage
 
-    def put(
+    def submit(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
-    ) -> Receipt:
-        """Store a batch of a journal, or a declared gap; return once it is durable.
+    ) -> Future[Sent]:
+        """Check and queue a batch of a journal, or a declared gap; the result is set once durable.
 
         Args:
             project: Project path.
@@ -215,37 +212,27 @@ class Intake:
 
         Raises:
             BatchError: If the batch is invalid or exceeds a limit.
-            Rejected: If it is not accepted: as a `GapError`, `DivergedError` or `FullError`, if the
+            Refusal: If it is not accepted: as a `GapError`, `DivergedError` or `FullError`, if the
                 run was purged or has too many journals, if the server itself writes the journal, or
-                if the quota of the workspace is exceeded.
+                if the quota of the workspace is exceeded. It may also be set on the result.
             PathError: If project or run are not valid names.
         """
-        self._check(project, run, journal)
-        return self._store_now(self._checked_batch(project, run, journal, offset, data, gap))
-
-    def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Stored:
-        """Store a batch of a journal that the server itself may write; see `put`."""
-        check_run(project, run)
-        kept = self._store_now(self._checked_batch(project, run, journal, offset, data))
-        return Stored(kept.offset, kept.position)
-
-    def submit(
-        self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
-    ) -> Future[Receipt]:
-        """Check and queue a batch; the errors of `put` are raised or set on the result."""
-        self._check(project, run, journal)
-        batch = self._checked_batch(project, run, journal, offset, data, gap)
-        self._queue_up(batch)
-        return batch.done
-
-    def _check(self, project: str, run: str, journal: str) -> None:
-        check_run(project, run)
         if self._reserved is not None and self._reserved(project, run, journal):
-            raise Rejected(f"journal {journal!r} is reserved for edits on the server", "reserved")
+            hint = f"journal {journal!r} is reserved for edits on the server"
+            raise Refusal(422, "reserved", hint)
+        return self._submit(project, run, journal, offset, data, gap)
 
-    def _checked_batch(
-        self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int = 0
-    ) -> PendingBatch:
+    def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Sent:
+        """Store a batch of a journal that the server itself may write; return once it is durable.
+
+        See `submit`.
+        """
+        return self._submit(project, run, journal, offset, data, 0).result()
+
+    def _submit(
+        self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int
+    ) -> Future[Sent]:
+        check_run(project, run)
         now = self._now_ns()
         ahead = 0
         if gap:
@@ -253,25 +240,11 @@ class Intake:
         else:
             ahead = check_frames(run, journal, offset, data, walk) - now
         ahead = ahead if ahead > AHEAD_NS else 0
-        return PendingBatch(project, run, journal, offset, gap or len(data), data, now, ahead)
+        batch = PendingBatch(project, run, journal, offset, gap or len(data), data, now, ahead)
+        self._queue_up(batch)
+        return batch.done
 
-    def _store_now(self, batch: PendingBatch) -> Receipt:
-        if self._last_group > 1 or not self._commit_lock.acquire(blocking=False):
-            self._queue_up(batch)
-            return batch.done.result()
-        try:
-            self._queue_up(batch, wake=False)
-            with self._changed:
-                group = self._next_group()
-            self._store_group(group)
-        finally:
-            self._commit_lock.release()
-            with self._changed:
-                if self._queue:
-                    self._changed.notify_all()
-        return batch.done.result()
-
-    def _queue_up(self, batch: PendingBatch, *, wake: bool = True) -> None:
+    def _queue_up(self, batch: PendingBatch) -> None:
         with self._changed:
             if self._closing:
                 raise FullError("the server is stopping; send it again in a moment")
@@ -284,8 +257,7 @@ class Intake:
                 self._thread.start()
             self._queue.append(batch)
             self._bytes += len(batch.data)
-            if wake:
-                self._changed.notify_all()
+            self._changed.notify_all()
 
     @contextlib.contextmanager
     def counting_bytes(self) -> Iterator[Callable[[int], None]]:
@@ -315,20 +287,18 @@ class Intake:
             thread = self._thread
         if thread is not None:
             thread.join()
-        with self._commit_lock:
-            self._seal()
+        self._seal()
 
     # ------------------------------------------------------------------ thread
 
     def _work(self) -> None:
         while self._wait():
-            with self._commit_lock:
-                with self._changed:
-                    group = self._next_group()
-                if group:
-                    self._store_group(group)
-                elif self._is_old():
-                    self._seal()
+            with self._changed:
+                group = self._next_group()
+            if group:
+                self._store_group(group)
+            elif self._is_old():
+                self._seal()
 
     def _wait(self) -> bool:
         with self._changed:
@@ -422,8 +392,8 @@ class Intake:
         grown = self._growing
         if grown is None or (file := grown.open(about)) is None:
             return self._write_alone(plan, recent, sizes)
-        start = file.end
-        head, parts = packed(plan.parts, self._now_ns(), shared=True, sizes=sizes, start=start)
+        now = self._now_ns()
+        head, parts = packed(plan.parts, now, shared=True, sizes=sizes, start=file.end)
         if file.capacity < len(head) + sum(sizes):
             return self._write_alone(plan, recent, sizes)
         try:
@@ -438,12 +408,6 @@ class Intake:
                 recent,
                 grown=grown.number,
             )
-        except (OutrunError, Conflict):  # the bytes were not registered
-            try:
-                file.take_back(start)
-            except OSError:
-                grown.abandon()
-            raise
         except BaseException:  # acknowledged data must not follow unregistered bytes
             grown.abandon()
             raise
@@ -461,19 +425,18 @@ class Intake:
             raise
 
     def _answer(self, plan: Plan, runs: Mapping[str, RunRow]) -> None:
-        if self._quota is not None:
-            for part in plan.parts:
-                self._quota.added(part.project, part.length)
+        for part in plan.parts:
+            self._quota.added(part.project, part.length)
         for batch, error in plan.refused:
             _fail(batch, error)
         for batch, kept in plan.settled:
             _resolve(batch, kept._replace(wait_s=self._wait_s(batch)))
         for batch, offset in plan.waiting:
             position = runs[key_of(batch.project, batch.run)].position
-            _resolve(batch, Receipt(offset, position, self._wait_s(batch)))
+            _resolve(batch, Sent(offset, position, self._wait_s(batch)))
 
 
-def _resolve(batch: PendingBatch, kept: Receipt) -> None:
+def _resolve(batch: PendingBatch, kept: Sent) -> None:
     if batch.done.set_running_or_notify_cancel():
         batch.done.set_result(kept)
 
@@ -481,7 +444,7 @@ def _resolve(batch: PendingBatch, kept: Receipt) -> None:
 def _fail(batch: PendingBatch, error: Exception) -> None:
     if batch.done.done() or not batch.done.set_running_or_notify_cancel():
         return
-    if not isinstance(error, Rejected):
+    if not isinstance(error, Refusal):
         msg = "the server cannot store this now; send it again later"
         refusal = FullError(msg)
         refusal.__cause__ = error

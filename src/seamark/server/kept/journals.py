@@ -17,7 +17,7 @@ from seamark.server.blobs.tables import use
 from seamark.server.kept import layout
 from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.layout import REMOVE_NS, release
-from seamark.server.kept.plan import StoredSource, key_of, segments_of
+from seamark.server.kept.plan import Segment, StoredSource, key_of, segments_of
 from seamark.server.objects import ObjectStore
 from seamark.store.database import Database, Upsert
 
@@ -113,7 +113,7 @@ class IntakeJournals:
         objects: ObjectStore,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._database, self._objects, self._now_ns = database, objects, now_ns
+        self._database, self.objects, self._now_ns = database, objects, now_ns
         self._caretaker = Caretaker(database, objects, now_ns)
         self._collected_ns = 0
 
@@ -121,7 +121,7 @@ class IntakeJournals:
 
     def check(self) -> None:
         """Raise `ObjectsUnreachable` if stored journals cannot be read."""
-        self._objects.check()
+        self.objects.check()
 
     def unfolded(self, most: int) -> list[IntakeRun]:
         """Return runs with more stored bytes than noted as folded, longest wait first.
@@ -175,6 +175,10 @@ class IntakeJournals:
         Gaps read as bytes that are not frames. `Source.quiet_since_ns` is None: only whole frames
         and declared gaps are stored, so all bytes are final.
         """
+        return StoredSource(self.objects, journal, self.segments(project, run, journal))
+
+    def segments(self, project: str, run: str, journal: str) -> list[Segment]:
+        """Return the segments of a journal; raise `FileMissingError` if no bytes are stored."""
         key = key_of(project, run)
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _ONE_JOURNAL, run_key=key, file=journal)
@@ -182,8 +186,7 @@ class IntakeJournals:
                 raise FileMissingError(
                     f"journal {journal!r} of run {run!r} is not stored on this server"
                 )
-            segments = segments_of(self._database, connection, rows[0][3])
-        return StoredSource(self._objects, journal, segments)
+            return segments_of(self._database, connection, rows[0][3])
 
     # ------------------------------------------------------------------ removal
 
@@ -217,7 +220,7 @@ class IntakeJournals:
     def _blobs(self) -> Blobs:
         from seamark.server.blobs.blobs import Blobs
 
-        return Blobs(self._database, self._objects, now_ns=self._now_ns)
+        return Blobs(self._database, self.objects, now_ns=self._now_ns)
 
     def tend(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Compact objects and collect unused ones, a limited amount each time."""
@@ -235,7 +238,7 @@ class IntakeJournals:
 
         until = self._now_ns() + RESERVED_NS
         try:
-            settle_blobs(self._database, self._objects, self.runs, self._opened, until, stop)
+            settle_blobs(self._database, self.objects, self.runs, self._opened, until, stop)
         except OSError as error:  # they stay for now
             _log.warning("cannot currently determine which uploaded files are in use: %s", error)
 

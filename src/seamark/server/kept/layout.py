@@ -36,12 +36,11 @@ from seamark.journal.format import (
 )
 from seamark.journal.shipping import BATCH_BYTES, PLAIN_BYTES, BatchError, check_journal_name
 from seamark.paths import check_scope
-from seamark.server.failures import Rejected
+from seamark.server.database import RowNumber, Text
+from seamark.server.failures import Refusal
 from seamark.server.objects import ObjectStore
 
 metadata = sa.MetaData()
-_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-_Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # for automatic row numbers
 LIVE = 0
 """State of an object that segments refer to."""
 RELEASED = 1
@@ -53,11 +52,11 @@ GROWING = 3
 runs = sa.Table(
     "kept_run",
     metadata,
-    sa.Column("number", _Number, primary_key=True, autoincrement=True),
+    sa.Column("number", RowNumber, primary_key=True, autoincrement=True),
     # Project path, a slash, and the run id (without slashes).
-    sa.Column("key", _Text, nullable=False, unique=True),
-    sa.Column("project", _Text, nullable=False),
-    sa.Column("run", _Text, nullable=False),
+    sa.Column("key", Text, nullable=False, unique=True),
+    sa.Column("project", Text, nullable=False),
+    sa.Column("run", Text, nullable=False),
     # Bytes of all journals, gaps included; only grows.
     sa.Column("position", sa.BigInteger, nullable=False),
     # Start of the wait of bytes not noted as folded, ns since the Unix epoch.
@@ -84,9 +83,9 @@ sa.Index("kept_run_of_project", runs.c.project, runs.c.run)
 journals = sa.Table(
     "kept_journal",
     metadata,
-    sa.Column("number", _Number, primary_key=True, autoincrement=True),
+    sa.Column("number", RowNumber, primary_key=True, autoincrement=True),
     sa.Column("run", sa.BigInteger, nullable=False),
-    sa.Column("name", _Text, nullable=False),
+    sa.Column("name", Text, nullable=False),
     # Number of stored bytes, gaps included. It advances by compare-and-set.
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("heard_ns", sa.BigInteger, nullable=False),
@@ -97,8 +96,8 @@ journals = sa.Table(
 objects = sa.Table(
     "kept_object",
     metadata,
-    sa.Column("number", _Number, primary_key=True, autoincrement=True),
-    sa.Column("name", _Text, nullable=False, unique=True),
+    sa.Column("number", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("name", Text, nullable=False, unique=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("state", sa.SmallInteger, nullable=False),
     # Time from which it may be removed, ns since the Unix epoch.
@@ -178,18 +177,18 @@ def unpacked(body: bytes, packing: str) -> bytes:
     if packing in ("", "identity"):
         data = body
     elif packing != "zstd":
-        raise Rejected(
-            f"Content-Encoding: expected zstd or none, got {packing!r:.40}", "bad-encoding", 415
+        raise Refusal(
+            415, "bad-encoding", f"Content-Encoding: expected zstd or none, got {packing!r:.40}"
         )
     elif not body:
         data = b""
     else:
         data = _inflated(body)
     if len(body) > BATCH_BYTES + _MAX_OVERHEAD_BYTES and len(data) > _MAX_FRAME_BYTES:
-        raise Rejected(
-            f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less",
-            "too-large",
+        raise Refusal(
             413,
+            "too-large",
+            f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less",
             **_PLAIN_LIMIT,
         )
     return data
@@ -203,15 +202,15 @@ def _inflated(body: bytes) -> bytes:
         with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
             while part := reader.read(_READ_BYTES):
                 if plain.tell() + len(part) > PLAIN_BYTES:
-                    raise Rejected(
-                        f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less",
-                        "too-large",
+                    raise Refusal(
                         413,
+                        "too-large",
+                        f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less",
                         **_PLAIN_LIMIT,
                     )
                 plain.write(part)
     except zstandard.ZstdError as error:
-        raise Rejected(f"the body is not valid zstd: {error}", "bad-encoding") from error
+        raise Refusal(422, "bad-encoding", f"the body is not valid zstd: {error}") from error
     return plain.getvalue()
 
 
@@ -329,15 +328,11 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
     return Listed(parts, shared, found[-1].end if found else 0, whole)
 
 
-def is_sound(objects: ObjectStore, name: str, part: Part) -> bool:
-    """Return whether the bytes of a part are intact."""
-    if part.place is None:
-        return True
-    return zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
-
-
 def _are_intact(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
-    return all(is_sound(objects, name, part) for part in parts)
+    return all(
+        part.place is None or zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
+        for part in parts
+    )
 
 
 def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:

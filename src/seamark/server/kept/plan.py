@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.server.failures import GapError, Rejected
+from seamark.remote.protocol import Sent
+from seamark.server.failures import GapError, Refusal
 from seamark.server.kept import layout
 from seamark.server.kept.layout import Part
 from seamark.server.objects import ObjectStore
@@ -19,19 +20,24 @@ from seamark.server.quota import Quota
 from seamark.store.database import Database
 
 
-class DivergedError(Rejected):
+class DivergedError(Refusal):
     """Other bytes are stored at the same offset; ``known`` is the number of stored bytes."""
 
-    slug = "diverged"
-    status = 409
+    def __init__(self, hint: str, known: int) -> None:
+        super().__init__(409, "diverged", hint, known=known)
 
 
-class FullError(Rejected):
+class FullError(Refusal):
     """The server is overloaded or cannot write now; the batch may be sent again."""
 
-    slug = "busy"
-    status = 503
-    wait_s = 5.0
+    def __init__(self, hint: str) -> None:
+        super().__init__(503, "busy", hint, headers={"Retry-After": "5"})
+
+
+def purged_refusal(project: str, run: str) -> Refusal:
+    """Return the refusal of data of a purged run."""
+    hint = f"run {run!r} of {project!r} was purged on this server and is not accepted again"
+    return Refusal(410, "purged", hint)
 
 
 class Segment(NamedTuple):
@@ -143,18 +149,6 @@ def key_of(project: str, run: str) -> str:
     return f"{project}/{run}"
 
 
-class Receipt(NamedTuple):
-    """Response to a stored batch.
-
-    `offset` is the number of stored bytes of its journal, `position` that of all journals of the
-    run. The next batch may be sent after `wait_s` seconds.
-    """
-
-    offset: int
-    position: int
-    wait_s: float = 0.0
-
-
 @dataclass(slots=True, eq=False)
 class PendingBatch:
     """Checked batch that waits to be stored; `data` is empty for a declared gap.
@@ -171,7 +165,7 @@ class PendingBatch:
     data: bytes
     heard_ns: int
     ahead_ns: int
-    done: Future[Receipt] = field(default_factory=Future)
+    done: Future[Sent] = field(default_factory=Future)
 
     @property
     def key(self) -> Key:
@@ -272,7 +266,7 @@ class Plan:
         objects: ObjectStore,
         max_journals: int,
         gone: Callable[[str, str], bool],
-        quota: Quota | None = None,
+        quota: Quota,
     ) -> None:
         self._database, self._objects = database, objects
         self._most, self._gone, self._quota = max_journals, gone, quota
@@ -281,7 +275,7 @@ class Plan:
         self.data: list[bytes] = []
         self.sizes: dict[Key, int] = {}
         self.waiting: list[tuple[PendingBatch, int]] = []
-        self.settled: list[tuple[PendingBatch, Receipt]] = []
+        self.settled: list[tuple[PendingBatch, Sent]] = []
         self.refused: list[tuple[PendingBatch, Exception]] = []
         self._new_sizes: dict[Key, int] = {}
         self._part_numbers: dict[Key, list[int]] = {}
@@ -337,7 +331,7 @@ class Plan:
             self.waiting.append((batch, self._new_sizes[key]))
         else:
             position = self._runs[key[0]].position if key[0] in self._runs else 0
-            self.settled.append((batch, Receipt(self.sizes[key], position)))
+            self.settled.append((batch, Sent(self.sizes[key], position)))
 
     def _admit(self, batch: PendingBatch) -> None:
         key = batch.key
@@ -345,18 +339,15 @@ class Plan:
         if (row and row.purged_ns is not None) or (
             row is None and self._gone(batch.project, batch.run)
         ):
-            words = f"run {batch.run!r} of {batch.project!r}"
-            raise Rejected(
-                f"{words} was purged on this server and is not accepted again", "purged", 410
-            )
+            raise purged_refusal(batch.project, batch.run)
         if key in self._journals or key in self._new_sizes:
             return
         count = self._counts.get(key[0], 0) + 1
         if count > self._most:
-            raise Rejected(
-                f"run {batch.run!r} has {self._most} journals; more are not accepted",
-                "too-large",
+            raise Refusal(
                 413,
+                "too-large",
+                f"run {batch.run!r} has {self._most} journals; more are not accepted",
                 limit="journals",
                 allowed=self._most,
             )
@@ -364,8 +355,6 @@ class Plan:
 
     def _check_quota(self, project: str, more: int) -> None:
         # Other data of the workspace in the same group counts, too.
-        if self._quota is None:
-            return
         workspace = project.partition("/")[0]
         new = self._new_bytes.get(workspace, 0) + more
         self._quota.expect(project, new)

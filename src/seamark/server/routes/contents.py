@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -26,6 +26,7 @@ from seamark.server.guard import (
     serving_of,
 )
 from seamark.server.kept.intake import check_run
+from seamark.server.kept.plan import purged_refusal
 from seamark.server.purging import is_purged
 
 router: Final = APIRouter()
@@ -34,25 +35,19 @@ server_router: Final = APIRouter(tags=["files"])
 _VIEWER_GUARD: Final = [Depends(role_guard(Role.VIEWER))]  # before any validation of the request
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _BINARY: Final = "application/octet-stream"
+_TEXT: Final = "text/plain; charset=utf-8"
 _SAFE_TYPES: Final = {
-    "csv": "text/plain; charset=utf-8",
+    **dict.fromkeys(("csv", "log", "md", "py", "toml", "txt", "yaml", "yml"), _TEXT),
     "gif": "image/gif",
     "jpeg": "image/jpeg",
     "jpg": "image/jpeg",
     "json": "application/json",
-    "log": "text/plain; charset=utf-8",
-    "md": "text/plain; charset=utf-8",
     "mp3": "audio/mpeg",
     "mp4": "video/mp4",
     "png": "image/png",
-    "py": "text/plain; charset=utf-8",
-    "toml": "text/plain; charset=utf-8",
-    "txt": "text/plain; charset=utf-8",
     "wav": "audio/wav",
     "webm": "video/webm",
     "webp": "image/webp",
-    "yaml": "text/plain; charset=utf-8",
-    "yml": "text/plain; charset=utf-8",
 }
 """Content types by extension. None can execute code in a browser: no HTML, SVG, PDF or scripts."""
 _PREVIEW_TYPES: Final = {
@@ -278,7 +273,7 @@ async def put(
     digest: str,
     offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Offset of the part, in bytes.")],
     size: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Size of the content, in bytes.")],
-) -> dict[str, Any]:
+) -> Progress:
     """Store a part of a content; the digest is compared once all parts are stored."""
 
     def take(data: bytes) -> Progress:
@@ -287,7 +282,7 @@ async def put(
 
     with server_of(request).intake.counting_bytes() as arriving:
         data = await received(request, arriving)
-        return _as_json(await run_in_threadpool(take, data))
+        return await run_in_threadpool(take, data)
 
 
 @server_router.get(_BLOBS_PATH + "/{digest}/upload", dependencies=_CONTRIBUTOR_GUARD)
@@ -297,17 +292,13 @@ def progress(
     run: str,
     digest: str,
     size: Annotated[int | None, Query(ge=0, le=_MAX_INT64)] = None,
-) -> dict[str, Any]:
+) -> Progress:
     """Return the number of stored bytes of a content, at which an upload continues."""
     del run
-    return _as_json(server_of(request).blobs.progress(project, digest, size))
+    return server_of(request).blobs.progress(project, digest, size)
 
 
 def _check_not_purged(request: Request, project: str, run: str) -> None:
     check_run(project, run)
     if is_purged(server_of(request).databases.account, project, run):
-        raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged on this server")
-
-
-def _as_json(found: Progress) -> dict[str, Any]:
-    return {"offset": found.offset, "complete": found.complete}
+        raise purged_refusal(project, run)

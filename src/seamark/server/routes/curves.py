@@ -80,7 +80,7 @@ def curves(every: Several, refs: Refs, since: Since = ()) -> Curves:
     known = {(project, run, path): cursor for project, run, path, cursor in since}
     cursor, readable = every.cursor(), every.only_readable(refs)
     every.server.prioritize(readable)
-    found = curves_of_runs(readable, every.reader, question.paths, look, question.attempt)
+    found = curves_of_runs(readable, every.server.reader, question.paths, look, question.attempt)
     told = [
         replace(one, drawing=one.drawing.since(known.get(one.key, "")), cursor=one.drawing.cursor)
         for one in found
@@ -100,7 +100,7 @@ def group_curves(every: Several, groups: Groups) -> list[GroupCurve]:
     def draw(
         refs: Sequence[tuple[str, str]], paths: Sequence[str], look: Look
     ) -> Sequence[RunCurve]:
-        return curves_of_runs(refs, every.reader, paths, look, question.attempt)
+        return curves_of_runs(refs, every.server.reader, paths, look, question.attempt)
 
     meant = [(group.by, every.only_readable(group.refs)) for group in groups]
     every.server.prioritize(ref for _, some in meant for ref in some)

@@ -6,12 +6,11 @@ times and owner are derived and cannot be edited.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field, model_validator
 
 from seamark.errors import PathError, SeamarkError
@@ -20,9 +19,7 @@ from seamark.server.access import Identity, Role
 from seamark.server.answering import Several, several
 from seamark.server.failures import FAILURES, Refusal, refusal_of
 from seamark.server.guard import Body, asker, expect, note, server_of
-from seamark.server.purging import is_purged, purge
-from seamark.server.routes.tables import Which
-from seamark.store.query.choosing import choose
+from seamark.server.purging import Claim, is_purged, purge
 from seamark.values import encode_atom
 
 router: Final = APIRouter(tags=["runs"])
@@ -67,70 +64,41 @@ class _ClaimBody(Body):
     key: Key
 
 
-class _Claimed(BaseModel):
-    """New claim, or null; the run must be read up to `position`, in bytes."""
-
-    ref: Ref | None
-    number: int | None
-    position: int | None
-
-
 class _Held(BaseModel):
     """Flag whether a claim is (or was) the newest one and belongs to the requester."""
 
     held: bool
 
 
-def _response(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    return {200: {"model": model}, **FAILURES}
-
-
-@server_router.post("/runs/claims", operation_id="claimRun", responses=_response(_Claimed))
-def take(every: All, body: _TakeBody) -> Response:
+@server_router.post("/runs/claims", operation_id="claimRun", responses=FAILURES)
+def take(every: All, body: _TakeBody) -> Claim:
     """Claim the first free run or group of some to which the requester may write.
 
     A claim ends when it is released, or when the claimant has sent nothing for 90 s.
     """
-    who, roles = asker(every.request), {}
-    for project, _ in body.refs:
-        if project not in roles:
-            roles[project] = every.server.accounts.role(who, project)
-    refs = [ref for ref in body.refs if (roles[ref[0]] or 0) >= Role.CONTRIBUTOR]
+    who, role = asker(every.request), every.server.accounts.role
+    refs = [ref for ref in body.refs if (role(who, ref[0]) or 0) >= Role.CONTRIBUTOR]
     if body.refs and not refs:
         raise Refusal(
             403, "role-too-small", f"the role contributor is required in {body.refs[0][0][:200]}"
         )
-    found = server_of(every.request).claims.take(refs, body.kind, body.claimant.model_dump())
-    told: dict[str, Any] = {"ref": None, "number": None, "position": None}
-    if found is not None:
-        told = {"ref": list(found.ref), "number": found.number, "position": found.position}
-    return every.done(told)
+    return server_of(every.request).claims.take(refs, body.kind, body.claimant.model_dump())
 
 
-@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_response(_Held))
-def held(every: All, body: _ClaimBody) -> Response:
+@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=FAILURES)
+def held(every: All, body: _ClaimBody) -> _Held:
     """Return whether a claim is the newest one and was not released."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
-    return every.done(
-        {
-            "held": server_of(every.request).claims.holds(
-                (body.project, body.name), body.kind, body.number, body.key
-            )
-        }
-    )
+    claims, ref = server_of(every.request).claims, (body.project, body.name)
+    return _Held(held=claims.holds(ref, body.kind, body.number, body.key))
 
 
-@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_response(_Held))
-def release(every: All, body: _ClaimBody) -> Response:
+@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=FAILURES)
+def release(every: All, body: _ClaimBody) -> _Held:
     """Release a claim; ``held`` tells whether it was the newest one and the requester's."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
-    return every.done(
-        {
-            "held": server_of(every.request).claims.release(
-                (body.project, body.name), body.kind, body.number, body.key
-            )
-        }
-    )
+    claims, ref = server_of(every.request).claims, (body.project, body.name)
+    return _Held(held=claims.release(ref, body.kind, body.number, body.key))
 
 
 _MAX_RUNS: Final = 200
@@ -147,15 +115,13 @@ Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Fie
 
 
 class _EditBody(Body):
-    """Runs to edit, by refs or a query, and the changes; missing fields do not change.
+    """Runs to edit, and the changes; missing fields do not change.
 
     A null name or description is removed. ``description_was`` is the expected current description;
     null for none.
     """
 
-    refs: Annotated[list[Ref], Field(min_length=1, max_length=_MAX_RUNS)] | None = None
-    project: Text | None = None
-    query: Annotated[str, Field(max_length=16 << 10)] | None = None
+    refs: Annotated[list[Ref], Field(min_length=1, max_length=_MAX_RUNS)]
     name: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     description: Annotated[str, Field(max_length=16 << 10)] | None = None
     description_was: str | None = None
@@ -164,9 +130,7 @@ class _EditBody(Body):
     trashed: bool | None = None
 
     @model_validator(mode="after")
-    def _check_refs_and_ops(self) -> _EditBody:
-        if (self.refs is None) == (self.query is None):
-            raise ValueError("expected either refs or a query")
+    def _check_ops(self) -> _EditBody:
         if not self.ops():
             raise ValueError(
                 "expected at least one change: name, description, add_tags, remove_tags, trashed"
@@ -203,10 +167,10 @@ class _EditedRun(BaseModel):
 
     project: str
     run: str
-    ok: bool
-    error: str | None
-    hint: str | None
-    position: int | None
+    ok: bool = True
+    error: str | None = None
+    hint: str | None = None
+    position: int | None = None
 
 
 class _Edited(BaseModel):
@@ -218,13 +182,9 @@ class _Edited(BaseModel):
 @router.patch(
     "/runs",
     operation_id="editRuns",
-    responses={
-        200: {"model": _Edited},
-        409: {"description": "The description was changed meanwhile."},
-        **FAILURES,
-    },
+    responses={409: {"description": "The description was changed meanwhile."}, **FAILURES},
 )
-def edit(every: All, body: _EditBody) -> Response:
+def edit(every: All, body: _EditBody) -> _Edited:
     """Change name, description, tags or trash state of runs; return a result for each run.
 
     If a single run is given and cannot be edited, the response is an error: 403, 404, or 409 with
@@ -233,29 +193,12 @@ def edit(every: All, body: _EditBody) -> Response:
     if every.server.read_only:
         raise Refusal(403, "read-only", every.server.read_only)
     who = asker(every.request)
-    refs = list(dict.fromkeys(body.refs)) if body.refs else _matching_refs(every, body)
+    refs = list(dict.fromkeys(body.refs))
     with ThreadPoolExecutor(_RECORDS_AT_ONCE, thread_name_prefix="seamark-edit") as pool:
         found = list(pool.map(partial(_edit_run, every, who, body), refs))
-    if body.refs is not None and len(found) == 1 and isinstance(found[0], Refusal):
+    if len(found) == 1 and isinstance(found[0], Refusal):
         raise found[0]
-    runs = [_edit_result(ref, one) for ref, one in zip(refs, found, strict=True)]
-    return every.done({"runs": runs})
-
-
-def _matching_refs(every: Several, body: _EditBody) -> Sequence[Ref]:
-    which = Which(project=body.project, query=body.query, trashed=None, limit=_MAX_RUNS + 1)
-    store = every.server.store()
-    selection = which.selection(every)
-    with store.database.reading() as connection:
-        chosen = choose(store, connection, selection, every.now_ns, counted=False)
-    if len(chosen.refs) > _MAX_RUNS:
-        raise Refusal(
-            413,
-            "too-many-runs",
-            f"more than {_MAX_RUNS} runs match: select at most {_MAX_RUNS} at a time",
-            limit=_MAX_RUNS,
-        )
-    return chosen.refs
+    return _Edited(runs=[_edit_result(ref, one) for ref, one in zip(refs, found, strict=True)])
 
 
 def _edit_run(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | Refusal:
@@ -270,7 +213,7 @@ def _edit_run(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int |
         if run == PROJECT_LOG and not {"name", "trashed"}.isdisjoint(body.model_fields_set):
             hint = f"{project} is a project: only its description and tags can be edited"
             return Refusal(422, "invalid", hint)
-        now = every.reader(project, run).attribute(_DESCRIPTION)
+        now = every.server.reader(project, run).attribute(_DESCRIPTION)
         is_text = now is not None and isinstance(now.value, str)
         shown = now.value if now is not None and is_text else None
         if "description" in body.model_fields_set and shown != body.description_was:
@@ -282,13 +225,12 @@ def _edit_run(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int |
     return position
 
 
-def _edit_result(ref: Ref, found: int | Refusal) -> dict[str, Any]:
+def _edit_result(ref: Ref, found: int | Refusal) -> _EditedRun:
     project, run = ref
-    told = {"project": project, "run": run, "ok": True, "error": None, "hint": None}
     if isinstance(found, Refusal):
-        why = {"error": found.error, "hint": str(found.detail), **found.more}
-        return told | {"ok": False, "position": None} | why
-    return told | {"position": found}
+        hint = str(found.detail)
+        return _EditedRun(project=project, run=run, ok=False, error=found.error, hint=hint)
+    return _EditedRun(project=project, run=run, position=found)
 
 
 @server_router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")

@@ -7,29 +7,22 @@ import json
 import threading
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from seamark.errors import FileMissingError, PathError
 from seamark.journal.reader import JournalReader
-from seamark.journal.shipping import (
-    BatchError,
-    TooLargeError,
-    check_journal_name,
-    next_batch,
-)
+from seamark.journal.shipping import BatchError, check_journal_name, next_batch
 from seamark.paths import check_name, check_place, check_project, home_of, kind_of
 from seamark.reading.names import Arrival, settle, settle_artifact
 from seamark.server.access import Role
-from seamark.server.accounts import tables
-from seamark.server.accounts.tables import lock_account
+from seamark.server.accounts.tables import READ_FACT, WRITE_FACT, lock_account
 from seamark.server.answering import compressed
 from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import Body, expect, received, role_guard, server_of
 from seamark.server.kept.layout import unpacked
-from seamark.store.database import Upsert, retry
+from seamark.store.database import retry
 from seamark.store.read.names import run_names
 
 if TYPE_CHECKING:
@@ -37,11 +30,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from seamark.reading.names import RunName
-    from seamark.server.kept.plan import Receipt
+    from seamark.remote.protocol import Sent
     from seamark.server.state import Server
-
-
-_WRITE_NAMES: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 
 
 def _decide_locked(
@@ -56,13 +46,13 @@ def _decide_locked(
     def resolve() -> Arrival:
         with account.writing() as connection:
             lock_account(connection)
-            was = connection.scalar(sa.select(tables.fact.c.value).where(tables.fact.c.key == key))
-            held = json.loads(was or "{}")
+            rows = account.rows(connection, READ_FACT, at=key)
+            held = json.loads(rows[0][0]) if rows else {}
             # After the lock, so that earlier decisions are visible.
             with store.database.reading() as reading:
                 known = run_names(store, reading, lambda one: one == place, kind)
             found = decide(held, known)
-            account.run(connection, _WRITE_NAMES, key=key, value=json.dumps(held))
+            account.run(connection, WRITE_FACT, key=key, value=json.dumps(held))
             return found
 
     return retry(resolve)
@@ -164,8 +154,6 @@ def read(
     try:
         check_journal_name(journal)
         source = server_of(request).kept.source(project, run, journal)
-    except BatchError as error:
-        raise _batch_refusal(error) from error
     except FileMissingError as error:
         raise Refusal(404, "not-found", str(error)) from error
     with JournalReader(source) as reader:
@@ -207,25 +195,16 @@ async def put(
     intake = server_of(request).intake
     packing = request.headers.get("content-encoding", "identity").strip().lower()
 
-    def submit(body: bytes) -> Future[Receipt]:
+    def submit(body: bytes) -> Future[Sent]:
         if gap and body:
             raise BatchError("a declared gap has no body")
         with _unpacking_slots:
             data = unpacked(body, packing)
             return intake.submit(project, run, journal, offset, data, gap=gap)
 
-    try:
-        with intake.counting_bytes() as arriving:
-            body = await received(request, arriving)
-            waiting = await run_in_threadpool(submit, body)
-            del body
-        kept = await asyncio.wrap_future(waiting)
-    except BatchError as error:
-        raise _batch_refusal(error) from error
+    with intake.counting_bytes() as arriving:
+        body = await received(request, arriving)
+        waiting = await run_in_threadpool(submit, body)
+        del body
+    kept = await asyncio.wrap_future(waiting)
     return {"offset": kept.offset, "position": kept.position, "wait_s": kept.wait_s}
-
-
-def _batch_refusal(error: BatchError) -> Refusal:
-    if isinstance(error, TooLargeError):
-        return Refusal(413, error.slug, str(error), limit=error.limit, allowed=error.allowed)
-    return Refusal(422, error.slug, str(error))

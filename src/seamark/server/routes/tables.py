@@ -332,7 +332,7 @@ def attempts(
     check_axis(x)
     for ref in every.only_readable(refs) if paths else ():
         with contextlib.suppress(RunNotFoundError):
-            of_run = every.reader(*ref).begins(paths, x)
+            of_run = every.server.reader(*ref).begins(paths, x)
             begins += [(*ref, path, list(map(tuple, some))) for path, some in of_run.items()]
     return Attempts(
         _of_runs(every, refs, load_attempts), _of_runs(every, refs, load_openings), begins
@@ -416,7 +416,7 @@ def _series_parts(
         if place is None:
             fit = _fitting_runs(lengths, points, room)
             whole = read_many(
-                store, connection, fit, patterns, attempt, every.sources, points=points
+                store, connection, fit, patterns, attempt, every.server.sources, points=points
             )
             parts = [
                 SeriesPart(project, run, path, points=one)
@@ -429,7 +429,7 @@ def _series_parts(
             at += len(fit)
             if len(fit) == len(some):
                 continue
-        own, read = list(lengths[refs[at]]), every.reader(*refs[at])
+        own, read = list(lengths[refs[at]]), every.server.reader(*refs[at])
         parts, place = parts_from(place, read, own, room, attempt, curve=points)
         found += parts
         room -= sum(map(len, parts))

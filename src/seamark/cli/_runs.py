@@ -129,7 +129,7 @@ def _tags(index: Catalog, context: click.Context, _: str) -> Words:
 
 
 def _states(_: Catalog, __: click.Context, ___: str) -> Words:
-    from seamark.store.query.kinds import GROUPS, STATES
+    from seamark.reading.states import GROUPS, STATES
 
     return (CompletionItem(state) for state in (*STATES, *GROUPS))
 

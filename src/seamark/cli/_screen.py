@@ -50,8 +50,6 @@ STATE_STYLES = {
     "suspended": "magenta",
 }
 """Rich styles of the states of runs and ranks."""
-ACTIVE_STATES: Final = ("created", "running")
-"""States of runs that may still record."""
 _GAP = 2
 _QUIET = "seamark.quiet"
 LABEL = 12

@@ -24,10 +24,11 @@ from seamark.cli._printed import (
     processes_with_output,
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
-from seamark.cli._screen import ACTIVE_STATES, dumps, listed, note, wanted_colour
+from seamark.cli._screen import dumps, listed, note, wanted_colour
 from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
 from seamark.reading.reader import Reader
+from seamark.reading.states import ACTIVE_STATES
 from seamark.reading.words import clean, display_width, shorten, time_text
 from seamark.store.query.kinds import MOMENTS, moment
 

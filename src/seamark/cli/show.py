@@ -31,6 +31,7 @@ from seamark.reading.facts import (
 from seamark.reading.rank_words import rank_mappings
 from seamark.reading.reader import Reader
 from seamark.reading.report import report_of_run
+from seamark.reading.states import GOOD_STATES
 from seamark.reading.words import (
     clean,
     hint_for,
@@ -52,7 +53,6 @@ _COUNTED: Final = ("monitoring",)
 """Namespaces that `show` only counts, unless they are requested."""
 _SOURCE: Final = "source_code"
 _PACKAGES: Final = ("source_code/packages", "source_code/conda")
-_GOOD_STATES: Final = ("created", "running", "completed", "suspended")
 _LAST_LINES: Final = 5
 """Number of last output lines shown for a run that failed."""
 _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
@@ -265,7 +265,7 @@ def _output(
 ) -> list[str]:
     if not any(is_output(one.path, one.family) for one in attributes):
         return []
-    lines = [] if view.state in _GOOD_STATES else LastLines(_LAST_LINES).look(view)
+    lines = [] if view.state in GOOD_STATES else LastLines(_LAST_LINES).look(view)
     if not lines:
         return [f"output: seamark logs {ref.run}"]
     screen.heading(f"Last lines of its output (all: seamark logs {ref.run})")

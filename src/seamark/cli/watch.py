@@ -20,13 +20,14 @@ from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import print_series, problems
 from seamark.cli._printed import LastLines
 from seamark.cli._runs import RunRef, Runs, nonempty_path, open_runs, project_option
-from seamark.cli._screen import ACTIVE_STATES, STATE_STYLES, Cell, Column, Screen, note
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import Attribute, aside, is_counter, metric_order
 from seamark.reading.curves import Curve
 from seamark.reading.facts import PROGRESS, loops_of, machine_now, progress_words
 from seamark.reading.rank_words import has_points, lags, of_rank, rank_facts
 from seamark.reading.reader import Reader
+from seamark.reading.states import ACTIVE_STATES, GOOD_STATES
 from seamark.reading.words import (
     age_text,
     clean,
@@ -127,7 +128,6 @@ _MIN_ROWS: Final = 3
 _MAX_RANKS: Final = 8
 _AGES: Final = re.compile(r" for .*|\([^()]*(?:ago|just now)\)")
 """Ages in a message, which change although the problem is the same."""
-_GOOD_STATES: Final = ("completed", "running", "suspended")
 
 
 def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
@@ -322,7 +322,7 @@ def _draw_ranks(screen: Screen, seen: WatchedRun) -> None:
     now_ns, behind = seen.view.now_ns, lags(seen.attributes)
     order = sorted(
         seen.ranks,
-        key=lambda one: (one.state in _GOOD_STATES, -behind.get(one.rank, 0.0), one.rank),
+        key=lambda one: (one.state in GOOD_STATES, -behind.get(one.rank, 0.0), one.rank),
     )
     rows = [
         [

@@ -33,6 +33,7 @@ from seamark.journal.format import digest_of_text, file_of
 from seamark.paths import check_name, check_path, check_project, is_derived
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import SERIES
+from seamark.reading.states import STATES
 from seamark.values import Atom, decode_atom, encode_atom, escape
 from seamark.values.statistics import load_aggregate
 
@@ -42,15 +43,6 @@ GROUP: Final = "seamark.importers"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SEAMARK_SPACE: Final = "monitoring/seamark/"
 """Namespace of derived attributes."""
-_STATES: Final = (
-    "completed",
-    "crashed",
-    "created",
-    "failed",
-    "interrupted",
-    "running",
-    "suspended",
-)
 _MAX_RUNNING_S: Final = 1e9
 _STAGING_FIELDS: Final = ("staged", "source", "token")
 """Fields of a FILE record about bytes that are not stored yet."""
@@ -220,8 +212,8 @@ class DocumentRun:
                 raise ArgumentError(
                     f"{self._place(path)}: expected a time from {_TIMES[0]} to {_TIMES[1]}"
                 )
-        if facts.get("sys/state") not in _STATES:
-            expected = f"one of {', '.join(_STATES)}"
+        if facts.get("sys/state") not in STATES:
+            expected = f"one of {', '.join(STATES)}"
             raise mismatch(self._place("sys/state"), expected, facts.get("sys/state"))
         place = self._place("sys/running_time")
         seconds = facts.get("sys/running_time", 0.0)

@@ -15,6 +15,7 @@ from seamark.paths import kind_of, matches, model_key
 from seamark.reading.curves import NAMED_AXES, Look, is_number
 from seamark.reading.finding import Finder
 from seamark.reading.points import check_attempt
+from seamark.reading.states import ACTIVE_STATES
 from seamark.reading.words import nearest_path, shared_unit, unit_of
 from seamark.values._numbers import argument_error
 
@@ -277,7 +278,6 @@ def picture_of_groups(
     return curves, options.axes(paths[0] if len(paths) == 1 else "", shared)
 
 
-_LIVE_STATES: Final = ("created", "running")
 _MIN_REFRESH_S: Final = 0.2
 Draw = Callable[[], tuple[Any, bool]]
 """Function that returns a figure and whether one of its runs is live."""
@@ -304,7 +304,7 @@ def plot_run(
             return _Selection([], recorded.words, is_live=True)
         ref = reader.project, reader.name
         source = Source(_label_of(recorded.index, ref), "/".join(ref), reader)
-        return _Selection([source], recorded.words, reader.state in _LIVE_STATES)
+        return _Selection([source], recorded.words, reader.state in ACTIVE_STATES)
 
     if recorded.silent:
         from seamark.pictures.plots import figure_of
@@ -347,7 +347,7 @@ def plot_runs(
                 warn(f"seamark: drawing {description}", order, MOST_CURVES, len(drawable))
                 place = f"{description % (order, MOST_CURVES, len(drawable))} among {where}"
         views = {ref: index.view(*ref) for ref in (*drawn, *refs[:MOST_CURVES])}
-        is_live = not views or any(one.state in _LIVE_STATES for one in views.values())
+        is_live = not views or any(one.state in ACTIVE_STATES for one in views.values())
         named = zip(drawn, Finder(index).labels(drawn), strict=True)
         sources = [Source(label, "/".join(ref), views[ref]) for ref, label in named]
         return _Selection(sources, place, is_live)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
 
 
-_STATES: Final = (
+_RANK_STATES: Final = (
     "running",
     "completed",
     "suspended",
@@ -86,7 +86,7 @@ def rank_facts(view: Reader, state: str) -> Iterator[tuple[str, str]]:
     if len(ranks) > 1:
         hosts = len({rank.host for rank in ranks if rank.state != "missing"})
         where = f" on {plural(hosts, 'host')}" if hosts > 1 else ""
-        counts = ((sum(rank.state == one for rank in ranks), one) for one in _STATES)
+        counts = ((sum(rank.state == one for rank in ranks), one) for one in _RANK_STATES)
         listed = ", ".join(f"{count} {one}" for count, one in counts if count)
         yield "ranks", f"{len(ranks)}{where}: {listed}"
     rows = [rank.row_t for rank in ranks if rank.row_t is not None]

@@ -13,6 +13,7 @@ from seamark.errors import ArgumentError
 from seamark.paths import is_inside
 from seamark.process.interrupts import logged, quietly
 from seamark.reading.attributes import DETAIL
+from seamark.reading.states import SETTABLE_STATES
 from seamark.reading.words import hint_for
 from seamark.values import escape
 from seamark.values._numbers import argument_error
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seamark")
 
-_SETTABLE: Final = ("running", "interrupted", "failed", "suspended", "completed")
 _NOT_SET: Final = {
     "created": "a run is created by init_run(start=False)",
     "crashed": "readers derive it from a run whose process is gone",
@@ -43,11 +43,11 @@ _STAGED_S: Final = 2.0
 
 def check_state(state: object, detail: object, error: object) -> None:
     """Check the arguments of `seamark.Run.set_state`."""
-    if not isinstance(state, str) or state not in _SETTABLE:
+    if not isinstance(state, str) or state not in SETTABLE_STATES:
         why = _NOT_SET.get(state) if isinstance(state, str) else None
-        hint = f" ({why})" if why else hint_for(str(state), _SETTABLE)
+        hint = f" ({why})" if why else hint_for(str(state), SETTABLE_STATES)
         raise ArgumentError(
-            f"state: expected one of {', '.join(_SETTABLE)}, got {state!r:.80}{hint}"
+            f"state: expected one of {', '.join(SETTABLE_STATES)}, got {state!r:.80}{hint}"
         )
     if detail is not None and not (isinstance(detail, str) and 0 < len(detail) <= _LONGEST):
         raise argument_error(detail, "detail", f"a text of 1 to {_LONGEST:,} characters or None")

@@ -41,12 +41,8 @@ FAMILY_NUMBERS: Final = {
 }
 NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
 
-CRASHED: Final = "crashed"
-"""State of a run recorded as running that no longer runs; derived by readers, never written."""
 _SERVER_HOST: Final = "server"
 """Host of the journals in which a server keeps edits; see `seamark.server.writer`."""
-UNENDED_STATES: Final = ("created", "running")
-"""States of a run that has not ended."""
 OPEN: Final = "open"
 """State of a live run that may end without a record of its end.
 

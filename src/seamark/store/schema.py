@@ -12,7 +12,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from seamark.journal.reader import SETTLE_NS
-from seamark.store.cells import CRASHED, OPEN
+from seamark.reading.states import CRASHED
+from seamark.store.cells import OPEN
 from seamark.store.database import Database, Upsert, among, can_hold
 
 SCHEMA_VERSION: Final = "19"

@@ -23,12 +23,13 @@ from seamark.reading.groups import RunGroup, Statistic, group_table, in_order
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, Points
 from seamark.reading.reader import Answer, Count, Path, Question
+from seamark.reading.states import CRASHED
 from seamark.server.answering import Several, to_next
 from seamark.server.failures import Refusal
 from seamark.server.reads import of_all
 from seamark.server.routes.reads import MAX_POINTS, Place, parts_from
 from seamark.store import schema
-from seamark.store.cells import CRASHED, UNKNOWN_NS
+from seamark.store.cells import UNKNOWN_NS
 from seamark.store.journals import load_attempts, load_losses, load_openings
 from seamark.store.query.choosing import choose, state_column
 from seamark.store.query.expression import matcher

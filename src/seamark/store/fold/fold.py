@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 from seamark.journal.format import Kind, file_of, sound_header
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
 from seamark.reading.attributes import FORKED_AT, FORKED_FROM, holds_parameters
+from seamark.reading.states import RECORDED_STATES
 from seamark.store.fold.decode import Decoded, decode, is_progress
 from seamark.store.fold.payloads import (
     ATOM_TYPES,
@@ -53,9 +54,6 @@ from seamark.values.arrays import Floats, Ints
 
 S = TypeVar("S", bound=FamilyState)
 _FORK_PATHS: Final = frozenset({FORKED_AT, FORKED_FROM})
-_STATES: Final = frozenset(
-    {"created", "running", "completed", "failed", "interrupted", "suspended"}
-)
 
 
 def fold(run: RunState, writer: str, block: Block) -> Decoded:
@@ -261,7 +259,7 @@ class _Folding:
             state.put(key, part, (kind, aggregate))
 
     def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
-        if record["state"] not in _STATES:
+        if record["state"] not in RECORDED_STATES:
             raise ValueError(f"unknown state {record['state']!r:.60}")
         key = (t, self.journal.uid, 0)
         content = state_of(record)

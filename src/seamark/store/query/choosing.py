@@ -12,8 +12,9 @@ from seamark.errors import QueryError
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.reading.catalog import Unknown, refuse
+from seamark.reading.states import CRASHED
 from seamark.store import schema
-from seamark.store.cells import CRASHED, OPEN, is_crashed
+from seamark.store.cells import OPEN, is_crashed
 from seamark.store.journals import load_journals
 from seamark.store.query.expression import Field, comparisons_of
 from seamark.store.query.known import KnownPaths, in_projects

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
 from typing import Final, NamedTuple
 
-from seamark.store.cells import CRASHED, instant
+from seamark.reading.states import ALIASES, GROUPS, STATES
+from seamark.store.cells import instant
 from seamark.store.query.expression import AGGREGATES, Comparison, Field, Value
 
 MOMENTS: Final = (
@@ -53,17 +54,6 @@ def _time_before(now_us: int, count: int, unit: str) -> int:
     return since // timedelta(microseconds=1)
 
 
-STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
-GROUPS: Final = {
-    "active": ("created", "running"),
-    "inactive": tuple(STATES[2:]),
-    "error": ("interrupted", "failed", CRASHED),
-    "finished": ("suspended", "completed"),
-}
-"""Names of groups of states, allowed in the argument ``state`` but never the state of a run.
-
-``"created"`` and ``"running"`` are states and need no group.
-"""
 SYSTEM: Final = {
     "sys/id": "string",
     "sys/name": "string",
@@ -124,17 +114,6 @@ _WORDS: Final = {
     "artifact": "an artifact",
     "statistic": "a statistic",
 }
-_STATE_ALIASES: Final = {
-    "done": "completed",
-    "success": "completed",
-    "succeeded": "completed",
-    "broken": "failed",
-    "aborted": "interrupted",
-    "cancelled": "interrupted",
-    "killed": CRASHED,
-    "paused": "suspended",
-}
-"""States by their names in other programs."""
 
 
 class Fault(NamedTuple):
@@ -152,7 +131,7 @@ def _suggest(word: str, words: Collection[str]) -> str:
 
 def near_state(word: str) -> str:
     """Return ``"; did you mean ...?"`` for a word similar to a state, otherwise an empty string."""
-    alias = _STATE_ALIASES.get(word.lower())
+    alias = ALIASES.get(word.lower())
     return f"; did you mean {alias!r}?" if alias else _suggest(word, STATES)
 
 

@@ -18,8 +18,9 @@ from seamark.paths import KINDS, home_of, is_inside, kind_of, model_key
 from seamark.reading.catalog import Catalog, Wanted
 from seamark.reading.contents import ArtifactName
 from seamark.reading.names import LATEST, RunName
+from seamark.reading.states import GROUPS, STATES
 from seamark.store.query.expression import And, Comparison, Expression, Field, Value
-from seamark.store.query.kinds import GROUPS, STATES, near_state
+from seamark.store.query.kinds import near_state
 from seamark.store.query.language import parse
 from seamark.values import escape
 from seamark.values._numbers import argument_error

@@ -14,8 +14,9 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from seamark.process.liveness import Evidence
 from seamark.reading.attributes import DETAIL
+from seamark.reading.states import ACTIVE_STATES, CRASHED
 from seamark.store import schema
-from seamark.store.cells import CRASHED, FAMILY_NUMBERS, UNENDED_STATES, UNKNOWN_NS
+from seamark.store.cells import FAMILY_NUMBERS, UNKNOWN_NS
 from seamark.store.database import as_literals
 from seamark.store.journals import load_owners
 from seamark.store.query.expression import (
@@ -441,7 +442,7 @@ _DERIVED: Final[dict[str, sa.ColumnElement[Any]]] = {
 
 
 def _derived_columns(state: sa.ColumnElement[str]) -> dict[str, sa.ColumnElement[Any]]:
-    ended = sa.case((state.in_(UNENDED_STATES), sa.null()), else_=schema.run.c.ended)
+    ended = sa.case((state.in_(ACTIVE_STATES), sa.null()), else_=schema.run.c.ended)
     return _DERIVED | {"sys/state": state, "sys/end_time": ended}
 
 

@@ -17,6 +17,7 @@ from seamark.journal.reader import SETTLE_NS
 from seamark.process.liveness import GONE, LOST, Evidence
 from seamark.reading.rank_words import common_path, of_rank
 from seamark.reading.ranks import Process, RankStatus, owning_processes, process_of
+from seamark.reading.states import ACTIVE_STATES
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
@@ -214,7 +215,7 @@ def _state(
     evidence: Evidence,
 ) -> str:
     given_state = str(last_state.get("state", "running"))
-    if given_state not in ("running", "created"):
+    if given_state not in ACTIVE_STATES:
         return given_state
     if newest.closed and newest.close_reason != "rotate":
         return "completed"

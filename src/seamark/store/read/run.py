@@ -27,8 +27,9 @@ from seamark.reading.points import (
     check_attempt,
 )
 from seamark.reading.ranks import RankStatus
+from seamark.reading.states import CRASHED, RESUMABLE_STATES
 from seamark.store import schema
-from seamark.store.cells import CRASHED, is_live, last_owners, run_columns
+from seamark.store.cells import is_live, last_owners, run_columns
 from seamark.store.fold.registers import SeriesState
 from seamark.store.read.curve import (
     Begin,
@@ -63,8 +64,6 @@ _HEADER_FIELDS: Final = (
     "ranks",
 )
 """HEADER fields returned to a resuming process; the others describe the previous machine."""
-_RESUMABLE: Final = frozenset({CRASHED, "interrupted", "suspended"})
-"""States of a started run that a process may resume."""
 _WORLD_SIZE: Final = "distributed/world_size"
 
 
@@ -262,7 +261,7 @@ class RunReader:
         """Return whether the run can be resumed: it has not ended for good, and no owner lives."""
         state, is_here = seen.derived_state(), seen.store.here
         lives = any(is_live(one, seen.now_ns, here=is_here) for one in seen.owners)
-        return state == "created" or (state in _RESUMABLE and not lives)
+        return state == "created" or (state in RESUMABLE_STATES and not lives)
 
     @_with_snapshot
     def crash(self, seen: Snapshot) -> Crash | None:

@@ -14,12 +14,11 @@ from seamark.paths import kind_of
 from seamark.process.liveness import Crash
 from seamark.reading.attributes import CHANGES, DETAIL, INHERITED, Attribute, SeriesTail
 from seamark.reading.points import Points, time_of
+from seamark.reading.states import ACTIVE_STATES, CRASHED
 from seamark.store import schema
 from seamark.store.cells import (
-    CRASHED,
     NUMBER_FAMILIES,
     OPEN,
-    UNENDED_STATES,
     UNKNOWN_NS,
     decoded,
     is_crashed,
@@ -209,7 +208,7 @@ class Snapshot:
                 yield DETAIL, "string", facts["detail"]
             if facts["started"] is not None:
                 yield "sys/start_time", "datetime", time_of(facts["started"])
-            if facts["ended"] is not None and current not in UNENDED_STATES:
+            if facts["ended"] is not None and current not in ACTIVE_STATES:
                 yield "sys/end_time", "datetime", time_of(facts["ended"])
         if crash is not None:
             yield "sys/crash_reason", "string", crash.reason

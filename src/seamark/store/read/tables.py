@@ -12,9 +12,10 @@ import sqlalchemy as sa
 from seamark.reading.attributes import DETAIL
 from seamark.reading.catalog import Columns, Unknown, refuse
 from seamark.reading.points import time_of
+from seamark.reading.states import ACTIVE_STATES, CRASHED
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
-from seamark.store.cells import CRASHED, UNENDED_STATES, UNKNOWN_NS, atom_value, decoded
+from seamark.store.cells import UNKNOWN_NS, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.expression import matcher
 from seamark.store.query.kinds import CHILDREN
@@ -301,7 +302,7 @@ class _Cells:
             list, zip(*(row[3:] for row in rows), strict=True)
         )
         ended = [
-            None if at in UNENDED_STATES else end for at, end in zip(states, ended, strict=True)
+            None if at in ACTIVE_STATES else end for at, end in zip(states, ended, strict=True)
         ]
         columns = {
             "sys/id": names,

@@ -2,9 +2,9 @@
 /** The words that may come next while somebody types a query. */
 
 import { AGGREGATES } from "./columns.js";
+import { STATES } from "./components.js";
 import { MOST, SYSTEM, pathsOf } from "./finding.js";
 
-const STATES = ["created", "running", "completed", "failed", "interrupted", "suspended", "crashed"];
 const OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "=~", "!~", "CONTAINS", "NOT CONTAINS", "IN", "NOT IN", "MATCHES", "IS MISSING", "IS NOT MISSING"];
 const JOINS = ["AND", "OR", "AND NOT"];
 const TOKEN = /\s+|"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|`[^`]*`?|>=|<=|!=|<>|==|=~|!~|[=<>(),]|[^\s"'`=<>!~(),]+|./gsu;
@@ -96,7 +96,7 @@ export function proposals(place, paths, tags) {
   }
   if (place.want === "operator") return !isKnown ? [] : typed && place.typed !== place.path ? among(OPERATORS) : OPERATORS;
   if (place.want === "join") return place.typed ? [] : JOINS;
-  if (path === "sys/state") return among(STATES);
+  if (path === "sys/state") return among(Object.keys(STATES));
   if (path === "sys/tags" || path === "sys/group_tags") return among(tags).slice(0, MOST);
   return [];
 }

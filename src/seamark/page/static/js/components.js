@@ -169,8 +169,8 @@ export function Badge({ kind = "plain", title, children }) {
   return html`<span class="badge ${kind}" title=${title}>${children}</span>`;
 }
 
-/** @type {Record<string, [string, string]>} */
-const STATES = {
+/** Sign and style of each state. @type {Record<string, [string, string]>} */
+export const STATES = {
   created: ["○", "created"],
   running: ["●", "running"],
   completed: ["✓", "completed"],

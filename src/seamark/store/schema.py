@@ -242,14 +242,14 @@ class PathNumbers:
         missing = [path for path in paths if path not in kept and can_hold(path)]
         rows = self._load(connection, _BY_PATH, missing)
         loaded = {path: number for number, path in rows}
-        both = ((path, kept.get(path) or loaded.get(path)) for path in paths)
+        both = ((path, kept.get(path, loaded.get(path))) for path in paths)
         return {path: number for path, number in both if number is not None}
 
     def paths(self, connection: sa.Connection, numbers: Collection[int]) -> dict[int, str]:
         """Return the paths with these numbers, by number."""
         kept = self._paths
         loaded = dict(self._load(connection, _BY_ID, [one for one in numbers if one not in kept]))
-        both = ((number, kept.get(number) or loaded.get(number)) for number in numbers)
+        both = ((number, kept.get(number, loaded.get(number))) for number in numbers)
         return {number: path for number, path in both if path is not None}
 
     def everything(self, connection: sa.Connection) -> dict[str, int]:

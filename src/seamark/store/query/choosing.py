@@ -157,7 +157,6 @@ class _Search:
         self._store, self._connection, self._selection = store, connection, selection
         expression = selection.expression()
         self._field = parse_field(selection.sort_by, "sort_by")
-        seen = in_projects(store, connection, selection.readable)
         known = KnownPaths(store, connection, unknown, selection.kind, selection.readable)
         known.prefetch(
             [*(leaf.field.path for leaf in comparisons_of(expression)), self._field.path]
@@ -174,7 +173,7 @@ class _Search:
         compiler = Compiler(store, connection, selection, self.state, now_ns, candidates)
         self._compiler, run = compiler, schema.run.c
         self._where = [compiler.condition(expression), run.kind == selection.kind]
-        self._where += [one for one in (seen, within) if one is not None]
+        self._where += [one for one in (known.seen, within) if one is not None]
         if candidates is not None:
             self._where.append(run.id.in_(candidates))
 

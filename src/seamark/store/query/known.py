@@ -87,6 +87,9 @@ class KnownPaths:
         unknown: Called with an error for each requested path that no run has, if there are runs.
         kind: Kind of the containers; see `seamark.paths.kind_of`.
         readable: Returns whether the caller may read a project; None for all.
+
+    Attributes:
+        seen: Condition that the caller may read a run; None for all.
     """
 
     def __init__(
@@ -99,8 +102,9 @@ class KnownPaths:
     ) -> None:
         self._readable = readable
         self._own = schema.run.c.kind == kind
-        if (seen := in_projects(store, connection, readable)) is not None:
-            self._own = sa.and_(self._own, seen)
+        self.seen = in_projects(store, connection, readable)
+        if self.seen is not None:
+            self._own = sa.and_(self._own, self.seen)
         self._store = store
         self._connection = connection
         self._unknown = unknown

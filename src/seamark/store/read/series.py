@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import zlib
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -74,12 +75,16 @@ def read_floats(
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for share in shares:
         wanted = [path for path in paths if share.end(path) > -np.inf]
+        if not wanted:
+            continue
         journals, run = shown_journals(share), share.run.number or 0
         for path, pieces in tail_pieces(store, connection, share, wanted).items():
             found[path] += pieces
         if not any(journal.chunked for journal, _ in journals.values()):
             continue
         numbers = store.numbers.known(connection, wanted)
+        if not numbers:
+            continue
         every = load_groups(store.database, connection, run, list(numbers.values()))
         for path, number in numbers.items():
             found[path] += [
@@ -91,10 +96,18 @@ def read_floats(
 
 
 def read_last(
-    store: Store, connection: sa.Connection, shares: Sequence[Share], path: str, limit: int
-) -> Points:
-    """Return the last ``limit`` points of a float series."""
-    return _SeriesReader(store, connection, shares, path).read_last(limit)[-limit:]
+    store: Store,
+    connection: sa.Connection,
+    shares: Sequence[Share],
+    paths: Sequence[str],
+    limit: int,
+) -> dict[str, Points]:
+    """Return the last ``limit`` points of float series by path."""
+    tails = _tails_of(store, connection, shares, paths)
+    return {
+        path: _SeriesReader(store, connection, shares, path, tails).read_last(limit)[-limit:]
+        for path in paths
+    }
 
 
 class Part(NamedTuple):
@@ -135,7 +148,8 @@ def read_floats_part(
     None starts a series, at the ``last`` points if given. The series also restarts if hidden points
     have changed. New points are returned if they are after the points already read.
     """
-    series = _SeriesReader(store, connection, shares, path)
+    tails = _tails_of(store, connection, shares, [path])
+    series = _SeriesReader(store, connection, shares, path, tails)
     hidden = series.hiding_facts()
     begins = after is None or after.hidden != hidden
     begin, skip = -np.inf, 0
@@ -156,30 +170,43 @@ def read_floats_part(
     return Part(part, begins, Mark(step, done, hidden))
 
 
+_Tails = Callable[[int], dict[str, "list[Piece]"]]
+
+
+def _tails_of(
+    store: Store, connection: sa.Connection, shares: Sequence[Share], paths: Sequence[str]
+) -> _Tails:
+    # Reads the tail of a share, by its index, once and for all paths.
+    return cache(lambda at: tail_pieces(store, connection, shares[at], paths))
+
+
 class _SeriesReader:
-    # Loads only the groups that may contain the requested points.
+    # Loads only the groups and tails that may contain the requested points.
 
     def __init__(
-        self, store: Store, connection: sa.Connection, shares: Sequence[Share], path: str
+        self,
+        store: Store,
+        connection: sa.Connection,
+        shares: Sequence[Share],
+        path: str,
+        tails: _Tails,
     ) -> None:
         self._store, self._connection, self._path = store, connection, path
-        self._shares = [share for share in shares if share.end(path) > -np.inf]
-        self._journals = [shown_journals(share) for share in self._shares]
-        self._tails = [
-            one
-            for share in self._shares
-            for one in tail_pieces(store, connection, share, [path])[path]
-        ]
+        self._shares = {at: one for at, one in enumerate(shares) if one.end(path) > -np.inf}
+        self._journals = {at: shown_journals(share) for at, share in self._shares.items()}
+        self._tails = tails
         self._number = store.numbers.number(connection, path)
         self._bounds = sorted(self._iter_bounds(), key=itemgetter(3))
 
-    def _iter_bounds(self) -> Iterator[tuple[int, int, int, float, float]]:
-        # Index of the share, journal, place, low and high step of each group.
-        for at, (share, journals) in enumerate(zip(self._shares, self._journals, strict=True)):
-            chunked = any(journal.chunked for journal, _ in journals.values())
-            if self._number is None or not chunked:
+    def _iter_bounds(self) -> Iterator[tuple[int, int | None, int, float, float]]:
+        # Index of the share, journal, place, low and high step of each group. A tail, which may
+        # hold any visible step, has no journal.
+        for at, share in self._shares.items():
+            end, journals = share.end(self._path), self._journals[at]
+            yield at, None, _NO_PLACE, -np.inf, end
+            if self._number is None or not any(one.chunked for one, _ in journals.values()):
                 continue
-            run, end = int(share.run.number or 0), share.end(self._path)
+            run = int(share.run.number or 0)
             bounds = group_bounds(self._store.database, self._connection, run, self._number)
             for journal, place, low, high, _ in bounds:
                 if journal in journals and low <= end:
@@ -188,7 +215,7 @@ class _SeriesReader:
     def hiding_facts(self) -> int:
         """Return a checksum of the facts that hide points."""
         facts: list[Any] = []
-        for share in self._shares:
+        for share in self._shares.values():
             state = share.run.state
             spans = sorted(
                 (journal.uid, *span_of(state, journal, share.attempt))
@@ -199,32 +226,40 @@ class _SeriesReader:
             facts.append((share.after(self._path), ending, *end))
         return zlib.crc32(repr(facts).encode())
 
-    def _load(self, at: int, journal: int, place: int) -> Piece:
+    def _load(self, at: int, journal: int | None, place: int) -> list[Piece]:
+        if journal is None:
+            return self._tails(at)[self._path]
         share, database = self._shares[at], self._store.database
         run, number = int(share.run.number or 0), int(self._number or 0)
         group = load_group(database, self._connection, run, number, journal, place)
-        return visible_points(share, self._path, *self._journals[at][journal], group)
+        return [visible_points(share, self._path, *self._journals[at][journal], group)]
 
     def read(self, begin: float, wanted: int) -> tuple[Points, bool]:
         """Return at least ``wanted`` points from a step on, and whether there are more."""
-        pieces = [_points_from(one, begin) for one in self._tails]
+        pieces: list[Piece] = []
         for at, journal, place, low, high in self._bounds:
             if high < begin:
                 continue
             if sum(int(np.count_nonzero(one.step < low)) for one in pieces) >= wanted:
                 return _merge_pieces([one.part(one.step < low) for one in pieces]), True
-            pieces.append(_points_from(self._load(at, journal, place), begin))
+            pieces += [_points_from(one, begin) for one in self._load(at, journal, place)]
         return _merge_pieces(pieces), False
 
     def read_last(self, limit: int) -> Points:
         """Return at least the last ``limit`` points, and all of the first of their steps."""
-        pieces = list(self._tails)
+        pieces: list[Piece] = []
         for at, journal, place, _, high in sorted(self._bounds, key=itemgetter(4), reverse=True):
-            steps = np.concatenate([np.empty(0), *(one.step for one in pieces)])
-            if len(steps) >= limit and high < np.partition(steps, -limit)[-limit]:
+            if high < _first_of_last_steps(pieces, limit):
                 break
-            pieces.append(self._load(at, journal, place))
+            pieces += self._load(at, journal, place)
         return _merge_pieces(pieces)
+
+
+def _first_of_last_steps(pieces: Sequence[Piece], limit: int) -> float:
+    if sum(len(one.step) for one in pieces) < limit:
+        return -np.inf
+    steps = np.concatenate([one.step for one in pieces])
+    return float(np.partition(steps, len(steps) - limit)[len(steps) - limit])
 
 
 def _points_from(piece: Piece, begin: float) -> Piece:

@@ -284,8 +284,7 @@ class Snapshot:
         shares = self.line.shares(paths, FLOATS, attempt)
         if limit is None:
             return read_floats(self.store, self.connection, shares, paths)
-        of_store = self.store, self.connection, shares
-        return {path: read_last(*of_store, path, limit) for path in paths}
+        return read_last(self.store, self.connection, shares, paths, limit)
 
     def points_of(
         self, path: str, family: str, attempt: int | str

@@ -366,11 +366,19 @@ class _Cells:
         statement = sa.select(table.run, table.path, *columns).select_from(
             schema.series.join(schema.attribute, same)
         )
-        for at, path, values in self._iter_cells(statement, table.run, table.path):
-            for name, value in zip(aggregates, values, strict=True):
-                if (column := self.columns.get((path, name))) is None:
-                    column = self.columns[path, name] = [None] * size
-                column[at] = value
+        by_number: dict[int, list[list[Any]]] = {}
+        for part in self._stream_rows(statement, table.run, table.path):
+            for run, path, *values in part:
+                if (at := self._order.get(run)) is None:
+                    continue
+                if (found := by_number.get(path)) is None:
+                    found = by_number[path] = [[None] * size for _ in aggregates]
+                for column, value in zip(found, values, strict=True):
+                    column[at] = value
+        names = self._path_names(by_number)
+        for number, found in by_number.items():
+            for name, column in zip(aggregates, found, strict=True):
+                self.columns[names[number], name] = column
 
 
 def _shown_value(

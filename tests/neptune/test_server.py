@@ -519,3 +519,12 @@ def test_deleted_paths_of_a_run_are_forgotten(admin, here, monkeypatch):
     assert admin.do(run, floats("kept", 1.0, 2.0)) == []
     assert len(made._opened.numbers) < 30
     assert [value for _, value in points(admin, run, "kept")] == [1.0, 2.0]
+
+
+def test_the_folder_of_a_server_may_be_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    with served(tmp_path / "link") as here:
+        client = Client(here.url, here.token)
+        into = {"experimentIdentifier": client.new_run("linked/run")["id"], "totalLength": 5}
+        client.ok("fileAtomMultipartUploadStart", **into, attribute="large", ext="bin")

@@ -8,6 +8,7 @@ import http.client
 import json
 import struct
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlencode
@@ -19,7 +20,7 @@ pytest.importorskip("fastapi")
 import urllib3
 from asking import ask
 from neptune_client import Client
-from served import whole_server
+from served import served, whole_server
 from server_waits import until
 
 from seamark.journal.format import Kind, salt_of
@@ -454,3 +455,76 @@ def test_paths_are_forgotten_also_while_only_known_runs_grow(here, monkeypatch):
         each._opened = RunState(kinds={f"path{at}": "file" for at in range(8)})
     assert [logs.of(places[1]) for _ in range(2)] == [second, second]
     assert logs.of(places[0]) is not first
+
+
+def test_texts_of_bodies_are_limited_and_may_have_nul(admin):
+    """Queries may be long; paths are never left out."""
+    project, long = "bodies/texts", "x" * 9000
+    run = admin.new_run(project, customId="a\0b", gitInfo={"commit": "unknown"})
+    assert "source_code/git" not in admin.shown(run)
+    assert admin.new_run(project, customId="a\0b")["id"] == run["id"]
+    assert (
+        admin.call("createExperiment", {"projectIdentifier": project, "customId": long})[0] == 400
+    )
+
+    def table(**given):
+        query = {"projectIdentifier": project, "type": "run"}
+        status, told = admin.call("searchLeaderboardEntries", given, **query)
+        return status, told.get("matchingItemCount", told.get("title"))
+
+    for text in ("a\0b", long):
+        assert table(query={"query": f'`sys/name`:string = "{text}"'}) == (200, 0)
+    assert table(attributeFilters=[{"path": "a\0b"}]) == (200, 1)
+    for filters in ([{}], [{"path": None}]):
+        told = (400, "attributeFilters: expected a path in each")
+        assert table(attributeFilters=filters) == told
+    assert table(attributeFilters=[{"path": long}])[0] == 400
+    assert table(sorting={"sortBy": {"name": "\ud800"}})[0] == 400
+
+
+def test_only_ids_given_out_are_waited_for(tmp_path):
+    """Others are refused at once, also while new data is not indexed; here nothing is."""
+    with served(tmp_path) as here:
+        client = Client(here.url, here.token)
+        client.new_run("waits/here")
+        begun = time.monotonic()
+        for word in ("HERE-2", "HERE-x", "unknown", "HERE-"):
+            status, told = client.call("getExperiment", experimentId=f"waits/here/{word}")
+            assert (status, told["errorType"]) == (404, "EXPERIMENT_NOT_FOUND"), word
+        assert time.monotonic() - begun < 5
+
+
+def test_a_request_with_many_mistakes_keeps_only_some_of_them(admin, monkeypatch):
+    described, describe = [], operations._describe_error
+
+    def count(*given):
+        described.append(given)
+        return describe(*given)
+
+    monkeypatch.setattr(operations, "_MAX_ERRORS", 5)
+    monkeypatch.setattr(operations, "_describe_error", count)
+    errors = admin.do(admin.new_run("many/mistakes"), *[0] * 50)
+    assert errors == ["NoneType: expected an object"] * 5 + ["and 45 more"]
+    assert len(described) == 5
+
+
+def test_deleted_paths_of_a_run_are_forgotten(admin, here, monkeypatch):
+    monkeypatch.setattr(log, "_MAX_DELETED", 10)
+    run = admin.new_run("many/deleted")
+    made = here.app.state.neptune_logs.of(parse_container_id(run["id"]))
+    for start in range(0, 60, 6):
+        paths = [f"p/{number}" for number in range(start, start + 6)]
+        assert admin.do(run, *[floats(path, 1.0) for path in paths]) == []
+        assert admin.do(run, *[{"path": path, "deleteAttribute": {}} for path in paths]) == []
+    assert admin.do(run, floats("kept", 1.0, 2.0)) == []
+    assert len(made._opened.numbers) < 30
+    assert [value for _, value in points(admin, run, "kept")] == [1.0, 2.0]
+
+
+def test_the_folder_of_a_server_may_be_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    with served(tmp_path / "link") as here:
+        client = Client(here.url, here.token)
+        into = {"experimentIdentifier": client.new_run("linked/run")["id"], "totalLength": 5}
+        client.ok("fileAtomMultipartUploadStart", **into, attribute="large", ext="bin")

@@ -53,6 +53,7 @@ class DraftBlobs:
         self._known_in: dict[str, RunFolder] | None = None
         self._blob_prefix = f"{folder.blobs_dir}/"
         self._written: list[str] = []
+        self._failed = False
         self._blobs_fd = -1  # descriptor of the blob folder while files are stored
 
     def store(
@@ -66,7 +67,7 @@ class DraftBlobs:
         make_folder(self._folder.blobs_dir)
         if self._known_in is None:
             self._known_in = dict(self._known_blobs())
-        wanted = list(paths)
+        wanted, self._failed = list(paths), False
         found: list[tuple[str, int]] = []
         # If there are only a few files, which are often large, each has a call of its own.
         size = max(1, min(_FILES_PER_CALL, len(wanted) // _FILES_PER_CALL))
@@ -77,10 +78,12 @@ class DraftBlobs:
                 _MAX_CONCURRENT_FILES, thread_name_prefix="seamark-artifact"
             ) as pool,
         ):
-            # After an error, running calls finish and no others start.
-            for part in self._store_parts(pool, parts):
-                found += part
-                progress(len(found))
+            try:
+                for part in self._store_parts(pool, parts):
+                    found += part
+                    progress(len(found))
+            finally:  # running calls finish, no others start
+                self._failed = True
         return found
 
     def _store_parts(
@@ -93,7 +96,16 @@ class DraftBlobs:
             return map(self._store_part, parts)
 
     def _store_part(self, paths: Iterable[str]) -> list[tuple[str, int]]:
-        return [self._store(path) for path in paths]
+        found = []
+        for path in paths:
+            if self._failed:
+                break
+            try:
+                found.append(self._store(path))
+            except BaseException:
+                self._failed = True
+                raise
+        return found
 
     def sync(self) -> None:
         """Force the contents and their names to disk."""

@@ -16,6 +16,7 @@ from seamark.interchange.found import FoundRun, Notes, Places, RunSummary
 from seamark.interchange.offline import ClientFolder, ClientRun, folders_below, logs_in
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
+from seamark.process.interrupts import let_pass
 
 Open = Callable[[], "FoundRun"]
 _MAX_DEPTH: Final = 3
@@ -192,6 +193,7 @@ def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
         try:
             yield _preview(source.open())
         except Exception as error:  # noqa: BLE001 - of a damaged source
+            let_pass(error)
             yield Listed(source.called, "unreadable", problem=_describe(source.called, error))
 
 
@@ -254,4 +256,5 @@ def _import(source: Source, done: Imported, add: Callable[[int], None]) -> None:
         done.notes.join(notes)
         done.runs.append((run.folder.project, run.folder.run))
     except Exception as error:  # noqa: BLE001 - a damaged source must not stop the import of others
+        let_pass(error)
         done.problems.append(_describe(called, error))

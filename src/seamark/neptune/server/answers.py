@@ -12,6 +12,7 @@ import base64
 import binascii
 import functools
 import json
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
@@ -24,26 +25,31 @@ from seamark.errors import ArgumentError
 from seamark.server.access import Identity
 from seamark.server.failures import Refusal, refusal_of
 from seamark.server.guard import address_of, server_of
-from seamark.store.database import can_hold
 
 Given = Annotated[dict[str, Any], Body()]
 """Body of a request."""
 _MAX_ITEMS: Final = 10_000
-_MAX_CHARACTERS: Final = 1 << 20
-"""Maximum length of a text in a body, such as a query."""
+_MAX_CHARACTERS: Final = 8192
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-def field(body: Mapping[str, Any], path: str, kind: type = str) -> Any:
+def field(
+    body: Mapping[str, Any], path: str, kind: type = str, longest: int | None = _MAX_CHARACTERS
+) -> Any:
     """Return a field of a body, such as ``sortBy.name``; None if it is null or left out.
 
-    Raises `ArgumentError` if it has another type, or is a text that cannot be stored.
+    Raises `ArgumentError` if it has another type, or is a text with lone surrogates or of more
+    than `longest` characters; None allows all texts.
     """
     above, _, name = path.rpartition(".")
     found = (field(body, above, dict) or {} if above else body).get(name)
     if found is not None and type(found) is not kind:
         raise ArgumentError(f"{path}: expected {kind.__name__}, got {type(found).__name__}")
-    if isinstance(found, str) and (len(found) > _MAX_CHARACTERS or not can_hold(found)):
-        raise ArgumentError(f"{path}: expected a shorter text without NUL and lone surrogates")
+    if isinstance(found, str) and longest is not None:
+        if len(found) > longest:
+            raise ArgumentError(f"{path}: expected at most {longest:,} characters")
+        if _SURROGATE.search(found):
+            raise ArgumentError(f"{path}: expected no lone surrogates")
     return found
 
 

@@ -29,6 +29,7 @@ from seamark.neptune.server.projects import (
     find_model,
     find_run,
     key_of,
+    last_number,
     new_model,
     new_version,
     next_id,
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 
 
 router: Final = Routes()
+_SMALL_BODY: Final = 256 << 10
+_SMALL_BODY_DIGITS: Final = len(str(_SMALL_BODY))
+"""Number of digits of `_SMALL_BODY`, the largest request read before the client's role is known."""
 _DIGEST_BYTES: Final = 16
 _NEW_RUN_TIMEOUT_S: Final = 10.0
 _MAX_PROJECTS: Final = 1000
@@ -93,10 +97,13 @@ def _find_by_sys_id(server: Server, asked: Container, identifier: str) -> Contai
         with contextlib.suppress(SeamarkError):  # not a valid run id
             if server.intake.known(*asked)[0]:
                 return asked
-        found = find_model(server, asked.project, asked.run)
-    if found is None:  # it may have been created just now
-        wait_in(server, asked.project, _NEW_RUN_TIMEOUT_S)
-        found = find_run(server, asked.project, asked.run)
+        key, _, digits = asked.run.rpartition("-")
+        given, last = last_number(server, asked.project)
+        if key == given and digits.isdecimal() and int(digits[:18]) <= last:
+            # Wait for a run that was created just now.
+            wait_in(server, asked.project, _NEW_RUN_TIMEOUT_S)
+            found = find_run(server, asked.project, asked.run)
+    found = found or find_model(server, asked.project, asked.run)
     if found is None:
         raise ContainerNotFound(identifier)
     return found
@@ -228,8 +235,9 @@ def _make_run(request: Request, project: str, given: Given) -> Response:
     who = asker(request)
 
     values: dict[str, Any] = {"sys/custom_run_id": custom} if custom else {}
-    if field(given, "gitInfo.commit", dict) is not None:
-        values["source_code/git"] = given["gitInfo"]
+    git = field(given, "gitInfo", dict) or {}
+    if isinstance(git.get("commit"), dict):
+        values["source_code/git"] = git
     fill = _make_fill(values, {"op": "state", "state": "running"})
     facts = {"sys_id": sys_id, "silence": "ended", "user": who.name, "attempt": 0}
     made = log_of(request, container).create(facts, fill)
@@ -330,13 +338,17 @@ def ping(request: Request, identifier: RunId) -> Response:
 async def execute(request: Request, identifier: RunId) -> Response:
     """Apply operations of the client; they are durable when this returns."""
     arrived_ns = server_of(request).now_ns()
-    container = await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
+    length = request.headers.get("content-length", "")
     with server_of(request).intake.counting_bytes() as arriving:
+        known = length.isdecimal() and len(length) <= _SMALL_BODY_DIGITS
+        if not known or int(length) > _SMALL_BODY:  # otherwise one thread does everything
+            await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
         body = await received(request, arriving)
-        return await run_in_threadpool(_execute, request, container, body, arrived_ns)
+        return await run_in_threadpool(_execute, request, identifier, body, arrived_ns)
 
 
-def _execute(request: Request, container: Container, body: bytes, arrived_ns: int) -> Response:
+def _execute(request: Request, identifier: str, body: bytes, arrived_ns: int) -> Response:
+    container = find_container(request, identifier, Role.CONTRIBUTOR)
     try:
         operations = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -42,6 +42,8 @@ _MAX_PATHS: Final = 200_000
 """
 _COUNT_EVERY: Final = 100
 """Number of requests between two counts of the paths."""
+_MAX_DELETED: Final = 1000
+"""Maximum number of deleted paths of one run that keep their numbers."""
 _BEAT_NS: Final = 25 * 10**9
 """Minimum interval between heartbeats, in nanoseconds."""
 _REPEAT_NS: Final = 10**9 // 2
@@ -123,7 +125,7 @@ class Batch(Frames, State):
 
     def _number(self, path: str) -> int:
         numbers = self._opened.numbers
-        if path not in numbers:
+        if path not in numbers:  # numbers may be reused: each applies from its frame on
             numbers[path] = len(numbers)
             self.frame(Kind.PATH, _NUMBER.pack(numbers[path]) + path.encode())
         return numbers[path]
@@ -131,6 +133,8 @@ class Batch(Frames, State):
     def keep(self, size: int, position: int) -> None:
         """Adopt the size of the journal after the frames are stored."""
         one = self._opened
+        if len(one.numbers) > len(one.kinds) + _MAX_DELETED:
+            one.numbers.clear()  # they may be reused
         one.size, one.last_t, one.position = size, self._t - 1, position
         one.request = self._request
 
@@ -145,9 +149,9 @@ class Log:
 
     @property
     def remembered(self) -> int:
-        """Number of remembered paths of the run, including deleted ones."""
+        """Number of remembered paths of the run."""
         opened = self._opened  # another thread may be writing
-        return 0 if opened is None else max(len(opened.kinds), len(opened.numbers))
+        return 0 if opened is None else len(opened.kinds)
 
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
         """Create a run; return False if it exists already."""

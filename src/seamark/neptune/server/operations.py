@@ -79,15 +79,17 @@ class Changes:
     def fill(self, batch: Batch) -> None:
         """Add the operations to a batch; add failures to `errors`."""
         to = BatchOperations(self._server, self._container, batch)
-        self.errors = []
+        self.errors, wrong = [], 0
         for each in self._operations:
             path = each.get("path") if isinstance(each, dict) else None
             try:
                 self._add(to, batch, path, each)
             except OPERATION_ERRORS as error:
-                self.errors.append(_describe_error(path, error))
-        if (more := len(self.errors) - _MAX_ERRORS) > 0:
-            self.errors[_MAX_ERRORS:] = [f"and {more:,} more"]
+                if wrong < _MAX_ERRORS:
+                    self.errors.append(_describe_error(path, error))
+                wrong += 1
+        if wrong > _MAX_ERRORS:
+            self.errors.append(f"and {wrong - _MAX_ERRORS:,} more")
         to.flush()
         if self._request and to.has_logged:
             batch.beat(self._request)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,7 +15,6 @@ from fastapi import Query, Request, Response
 
 from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
-from seamark.journal.safe import closing_fd, open_folder, remove_entry
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import RunId, read_of
 from seamark.neptune.server.operations import PART_BYTES
@@ -193,8 +193,10 @@ def _target_digest(container: Container, what: str) -> str:
 
 def _remove_old_uploads(folder: Path) -> None:
     before = time.time() - _MAX_UPLOAD_AGE_S
-    with closing_fd(open_folder(folder)) as fd:
-        for path in folder.iterdir():
-            with contextlib.suppress(OSError):
-                if path.stat().st_mtime < before:
-                    remove_entry(fd, path.name)  # also a folder of an earlier version
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < before:
+                if path.is_dir():  # of an earlier version
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()

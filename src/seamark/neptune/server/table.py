@@ -10,7 +10,7 @@ import re2
 import sqlalchemy as sa
 from fastapi import Query, Request, Response
 
-from seamark.errors import QueryError, RunNotFoundError
+from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.neptune.server.answers import Given, Routes, answer, field, objects
 from seamark.neptune.server.containers import Text, project_of
 from seamark.neptune.server.projects import (
@@ -94,6 +94,8 @@ def entries(
     wanted = None
     if given.get("attributeFilters") is not None:
         wanted = [field(each, "path") for each in objects(given, "attributeFilters")]
+        if None in wanted:
+            raise ArgumentError("attributeFilters: expected a path in each")
     found = [_entry(server, Container(*ref), wanted) for ref in chosen.refs[:limit]]
     rows = [each for each in found if each is not None]
     return answer(
@@ -166,7 +168,7 @@ def _select_rows(
     by = field(given, "sorting.sortBy.name") or "sys/creation_time"
     if (by, kind) == ("sys/id", "model_version"):
         by = _NUMBER
-    query = translate_query(field(given, "query.query") or "")
+    query = translate_query(field(given, "query.query", longest=None) or "")
     place, is_selected = _place(project, kind)
     try:
         selection = Selection(

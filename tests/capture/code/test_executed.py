@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from seamark.capture.code import Script
+from seamark.capture.code import Script, read_beginning
 from seamark.capture.code.executed import CodeVersion
 
 BEGIN = """
@@ -188,3 +188,21 @@ def test_no_module_is_asked_for_attributes_that_run_code(version_in, tmp_path, m
     for name, module in {"odd": Odd("odd"), "none": None, "number": 3}.items():
         monkeypatch.setitem(sys.modules, name, module)
     assert version_in(tmp_path, "", {})
+
+
+def test_file_that_cannot_be_examined_is_closed(tmp_path, monkeypatch):
+    """As a file of a network disk that was deleted there meanwhile (ESTALE)."""
+    opened = []
+
+    def fail(fd):
+        opened.append(fd)
+        raise OSError("stale file handle")
+
+    file = tmp_path / "module.py"
+    file.write_bytes(b"one = 1")
+    assert read_beginning(file, 3) == b"one"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", fail)
+        assert read_beginning(file, 3) is None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])

@@ -263,6 +263,21 @@ def test_output_before_a_deadly_signal_is_recorded(write, tmp_path, how, deadly,
     assert out.decode().endswith("line 19\n" + last)
 
 
+def test_output_before_sigterm_is_recorded_without_another_thread(write, tmp_path):
+    """As at a limit of processes, or in Python 3.12 and later at the end of the interpreter."""
+    path = write("""
+        import _thread, signal
+        def refuse(*_):
+            raise RuntimeError("can't start new thread")
+        _thread.start_new_thread = refuse
+        print("last words", flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("went on", flush=True)
+    """)
+    assert run_in_pipes(path)[:2] == (-signal.SIGTERM, b"last words\n")
+    assert printed(tmp_path / ".seamark")["stdout"] == "last words\n"
+
+
 def test_output_at_the_exit_and_the_traceback_are_recorded(write, tmp_path):
     path = write("import atexit\natexit.register(print, 'bye')\n1 / 0\n")
     code, out, err = run_in_pipes(path)

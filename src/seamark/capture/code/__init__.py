@@ -145,8 +145,10 @@ def read_beginning(
     """
     with quietly(only=(OSError, ValueError)):
         fd = os.open(file, _OPEN_FLAGS if follow else _OPEN_FLAGS | _NO_LINK)
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            with os.fdopen(fd, "rb") as opened:
-                return opened.read(at_most)
-        os.close(fd)
+        try:
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                with os.fdopen(fd, "rb", closefd=False) as opened:
+                    return opened.read(at_most)
+        finally:
+            os.close(fd)
     return None

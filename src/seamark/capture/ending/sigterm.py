@@ -155,15 +155,15 @@ def _notify_signal(observers: list[Observer]) -> None:
 def _die(observers: list[Observer]) -> None:
     """Raise SIGTERM with the default handler, after pending records are written.
 
-    A thread waits for the records of other threads (output) and raises the signal; so does this, up
-    to a limit. The handler may also have interrupted a call that writes to the journal. The records
-    then wait for that call, which continues when the handler returns.
+    A thread waits for the records of other threads (output) and raises the signal. The handler only
+    sleeps meanwhile, up to a limit: it may have interrupted a call that writes to the journal. The
+    records then wait for that call, which continues when the handler returns.
     """
     try:
         # Not a threading.Thread: that takes locks, which the interrupted code may hold.
         _thread.start_new_thread(_die_when_idle, (observers,))
-    except RuntimeError:
-        signal.raise_signal(signal.SIGTERM)
+    except RuntimeError:  # no more threads: a limit, or the end of the interpreter
+        _die_when_idle(observers)
     time.sleep(_MAX_HANDLER_WAIT_S)
 
 

@@ -30,7 +30,7 @@ from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
 from seamark.neptune.server.containers import digest_of
 from seamark.neptune.server.log import Batch, Log, Logs, RunState
 from seamark.neptune.server.operations import Changes
-from seamark.neptune.server.projects import Container, parse_container_id
+from seamark.neptune.server.projects import Container, find_run, parse_container_id
 from seamark.neptune.server.table import translate_query
 from seamark.server.state import open_server
 
@@ -86,6 +86,16 @@ def test_numbers_of_runs_are_given_once(admin, here, monkeypatch):
     # A counter that was lost continues after the greatest id of the remaining runs.
     monkeypatch.setattr(projects, "_largest_number", lambda *_: 5)
     assert [projects.next_id(here.server, "purged/runs") for _ in range(2)] == ["RUN-6", "RUN-7"]
+
+
+def test_purged_run_does_not_exist_by_the_id_of_seamark_either(admin, here):
+    gone = parse_container_id(admin.new_run("gone/run")["id"])
+    identifier = f"{gone.project}/{gone.run}"
+    assert admin.call("getExperiment", experimentId=identifier)[0] == 200
+    here.server.kept.forget(*gone)
+    until(lambda: find_run(here.server, *gone) is None)
+    status, told = admin.call("getExperiment", experimentId=identifier)
+    assert (status, "purged" in str(told)) == (404, False), told
 
 
 def test_missing_steps_continue_after_the_last_one(admin):

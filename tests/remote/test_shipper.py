@@ -23,7 +23,7 @@ from seamark.errors import ArgumentError
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.remote import shipper as shippers
-from seamark.remote.http.connection import Connection
+from seamark.remote.http import connection
 from seamark.remote.protocol import Busy, Unreachable
 from seamark.remote.shipment import Shipment
 from seamark.remote.shipper import Shipper
@@ -174,7 +174,7 @@ def test_an_outage_writes_two_lines_and_loses_nothing(begin, keeper, caplog):
 )
 def test_cut_connections_lose_and_duplicate_nothing(begin, keeper, trouble, monkeypatch):
     if trouble.silent:
-        monkeypatch.setattr(Connection, "_timeout", lambda *_: Timeout(connect=5, read=1))
+        monkeypatch.setattr(connection, "Timeout", lambda *_: Timeout(connect=5, read=1))
     with proxied(keeper.address, lambda number: trouble if number < 3 else None) as proxy:
         run = begin(remote=proxy.url)
         record(run, 500)

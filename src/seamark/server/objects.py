@@ -231,8 +231,9 @@ class FolderObjects:
 class GrowingObject:
     """Object to which one thread at a time appends bytes; created by `FolderObjects.grow`.
 
-    Appended bytes are as durable as other objects, and never change. `end` is the number of
-    appended bytes. `check` raises `OSError` if the file cannot be found by its name any more.
+    Appended bytes are as durable as other objects, and are changed only by `take_back`, before any
+    reader knows of them. `end` is the number of appended bytes. `check` raises `OSError` if the
+    file cannot be found by its name any more.
     """
 
     def __init__(self, fd: int, size: int, check: Callable[[], None]) -> None:
@@ -245,13 +246,21 @@ class GrowingObject:
 
     def add(self, *parts: bytes) -> None:
         """Append bytes durably; after an `OSError` nothing more may be appended."""
+        self.end += self._write_synced(self.end, b"".join(parts))
+
+    def take_back(self, end: int) -> None:
+        """Overwrite the bytes after `end` with zeros, durably; errors as for `add`."""
+        self._write_synced(end, bytes(self.end - end))
+        self.end = end
+
+    def _write_synced(self, place: int, data: bytes) -> int:
         self._check()
-        view = memoryview(b"".join(parts))
+        view = memoryview(data)
         while view:
-            written = os.pwrite(self._fd, view, self.end)
-            view = view[written:]
-            self.end += written
+            written = os.pwrite(self._fd, view, place)
+            view, place = view[written:], place + written
         _sync_data(self._fd)
+        return len(data)
 
     def close(self) -> None:
         """Close the file; harmless when called twice."""

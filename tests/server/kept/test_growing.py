@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from keeping import PROJECT, RUN, Place, journal, places
 
+from seamark.server.failures import Refusal
 from seamark.server.kept import layout
 from seamark.server.kept.caretaker import REST_NS
 from seamark.server.kept.commit import GROWN_BYTES, SMALL_BYTES, take_up
@@ -209,3 +210,23 @@ def test_refused_batch_does_not_come_before_acknowledged_ones(place, tmp_path, m
         found(after)
         assert after.bytes_of(made.file) == again.data[: taken[1]]
         assert layout.GROWING not in states(after)
+
+
+def test_purged_bytes_leave_the_disk_though_a_batch_came_too_late(place):
+    """The object that they share with others is not set aside for a batch that lost the race."""
+    made, other, late = journal(rows=20), journal("two", run="run2"), journal("three", run="run3")
+    intake, ends = place.intake(grows=True), places(made)
+    put_all(place, other, intake=intake)
+    intake.put(PROJECT, RUN, made.file, 0, made.data[: ends[9]])
+    place.kept().forget(PROJECT, RUN)
+    with pytest.raises(Refusal, match="was purged"):
+        intake.put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :])
+    place.now += 700 * 10**9
+    put_all(place, late, intake=intake)
+    for _ in range(3):
+        place.now += REMOVE_NS + 1
+        place.caretaker().tend(NEVER)
+    kept = [(place.folder / one.name).read_bytes() for one in place.objects.listed("journals/")]
+    assert not any(made.data[: ends[1]] in each for each in kept)
+    assert states(place).count(layout.GROWING) == 1
+    assert place.bytes_of(other.file, run="run2") == other.data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 
@@ -11,7 +12,10 @@ from asking import ask
 from journal_builder import JournalBuilder
 from keeping import journal
 
-from seamark.journal.format import ZLIB, Kind
+from seamark.journal.format import FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, ZLIB, Kind
+from seamark.journal.shipping import BATCH_BYTES
+from seamark.remote.places import open_remote
+from seamark.remote.protocol import RunKey
 
 pytestmark = pytest.mark.once
 
@@ -81,3 +85,16 @@ def test_bombs_are_refused_and_one_long_frame_is_taken(team, put):
     assert put(made, 0, made.data[:start]).status == 200
     answer = put(made, start, made.data[start:])
     assert (answer.status, answer.json().get("offset")) == (200, made.offset), answer.body[:300]
+
+
+def test_client_sends_batches_of_the_limits_that_do_not_compress(team):
+    """The client compresses all batches, also those that become larger."""
+    run, made = RunKey("team/noise", "run1"), journal(rows=0, project="team/noise", run="run1")
+    left = BATCH_BYTES - made.offset
+    for size in (left // 2 // 8 * 8, left - left // 2 // 8 * 8):
+        made.frame(Kind.TEXT, os.urandom(size - FRAME_HEADER_BYTES))
+    assert made.offset == BATCH_BYTES
+    made.frame(Kind.TEXT, os.urandom(MAX_PAYLOAD_BYTES))
+    with contextlib.closing(open_remote(team.url, team.token)) as remote:
+        for start, end in ((0, BATCH_BYTES), (BATCH_BYTES, made.offset)):
+            assert remote.send(run, made.file, start, made.data[start:end]).offset == end

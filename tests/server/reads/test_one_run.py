@@ -102,7 +102,8 @@ EVERY: dict[str, list[dict[str, Any]]] = {
     "text_begin": [
         {"file": None, "paths": [STDOUT], "lines": 1},
         {"file": None, "paths": ["log", STDOUT], "points": 2},
-        {"file": None, "paths": ["log"], "since_ns": START},
+        {"file": None, "paths": ["log"], "points": 1},
+        {"file": None, "paths": ["log"], "since_ns": START, "points": None},
     ],
     "files": [{"path": "images"}, {"path": "none"}],
     "histograms": [{"path": "h"}, {"path": "none"}],

@@ -94,7 +94,7 @@ def _find_by_sys_id(server: Server, asked: Container, identifier: str) -> Contai
         raise ContainerNotFound(identifier)
     found = find_run(server, asked.project, asked.run)
     if found is None:
-        with contextlib.suppress(SeamarkError):  # not a valid run id
+        with contextlib.suppress(SeamarkError, Refusal):  # not a valid run id, or purged
             if server.intake.known(*asked)[0]:
                 return asked
         key, _, digits = asked.run.rpartition("-")

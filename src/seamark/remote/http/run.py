@@ -232,8 +232,8 @@ class RemoteRun:
         given = dict(zip(verb.parameters, arguments, strict=False)) | named
         if "attempt" in given:
             check_attempt(given["attempt"])
-        if "points" in given:
-            check_points(given["points"])
+        if verb.name == "curve":  # other verbs have other limits
+            check_points(given.get("points"))
         if given.get("look"):
             given["look"].check()
         return self._ask(verb.name, verb.answer, **given)

@@ -339,11 +339,7 @@ class Growing:
         return self._file is not None and self._now_ns() > self._until_ns
 
     def abandon(self) -> None:
-        """Stop using an object after a failed write; `take_up` registers its contents later.
-
-        Bytes that were not registered were not acknowledged either. If they are found after a
-        restart, they are valid frames that their sender sends again.
-        """
+        """Stop using an object after a failed write; `take_up` registers its contents later."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

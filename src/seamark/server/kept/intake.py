@@ -392,8 +392,8 @@ class Intake:
         grown = self._growing
         if grown is None or (file := grown.open(about)) is None:
             return self._write_alone(plan, recent, sizes)
-        now = self._now_ns()
-        head, parts = packed(plan.parts, now, shared=True, sizes=sizes, start=file.end)
+        start = file.end
+        head, parts = packed(plan.parts, self._now_ns(), shared=True, sizes=sizes, start=start)
         if file.capacity < len(head) + sum(sizes):
             return self._write_alone(plan, recent, sizes)
         try:
@@ -408,6 +408,12 @@ class Intake:
                 recent,
                 grown=grown.number,
             )
+        except (OutrunError, Conflict):  # the bytes were not registered
+            try:
+                file.take_back(start)
+            except OSError:
+                grown.abandon()
+            raise
         except BaseException:  # acknowledged data must not follow unregistered bytes
             grown.abandon()
             raise

@@ -209,7 +209,7 @@ def test_the_root_of_a_debug_run_is_gone_with_the_process():
         run.stop()
         print(run.root)
         """,
-        str(Path.cwd() / "root"),
+        str(Path.cwd() / "seamark-debug-runs"),  # not one of these, despite its name
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("(debug mode: deleted when this process ends)") == 2

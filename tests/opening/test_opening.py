@@ -1,6 +1,6 @@
 """Decisions at the opening of a run, one row for each sentence that the documentation promises.
 
-No disk, launcher or network takes part: a world of plain values answers in place of `Machine`. A row says what a person
+No disk, launcher or network takes part: a `World` of plain values answers. A row says what a person
 gave, what the world answers beside "nothing is there", and what was decided.
 """
 
@@ -9,7 +9,7 @@ gave, what the world answers beside "nothing is there", and what was decided.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,13 @@ from seamark.errors import (
     SeamarkError,
 )
 from seamark.journal.folder import RunFolder, hashed_run_id
-from seamark.opening.machine import Presence, RemoteAnswer
 from seamark.opening.opening import (
     Attempt,
+    Launch,
     Opening,
     Origin,
+    Presence,
+    RemoteAnswer,
     Saved,
     resolve,
     resolve_checkpoint,
@@ -45,7 +47,7 @@ SENT = {"remote": URL, "api_token": "t0ken"}
 HERE = Presence(exists=True)
 PURGED = Presence(is_purged=True)
 LINKED = Presence(exists=True, link=Path("/runs/p/link"))
-KNOWN = RemoteRun(largest_t=7)
+KNOWN = RemoteRun(7, {}, {}, {}, frozenset(), failed=False, resumable=False)
 
 
 def folder(run, project="p"):
@@ -75,6 +77,10 @@ class Answers:
     name: tuple[str | None, tuple[str, ...]] | SeamarkError = (None, (URL,))
     asked: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
+
+    @property
+    def launch(self) -> Launch:
+        return Launch(self.rank, self.restarts)
 
     def job_run(self) -> JobRun:
         return JOB
@@ -371,7 +377,7 @@ def reached(found, world, expected):
     return {key: facts[key] for key in expected}
 
 
-RESUMABLE = RemoteRun(resumable=True)
+RESUMABLE = replace(KNOWN, resumable=True)
 BEGUN = Origin(begun=Attempt(1, None))
 
 # fmt: off

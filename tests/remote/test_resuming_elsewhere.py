@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import shutil
 import time
+from contextlib import closing
 
+import msgspec
 import pytest
 
 import seamark
 from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader
 from seamark.process.rank import job_key
+from seamark.remote.places import open_remote
+from seamark.remote.protocol import RemoteError, RunKey
 
 RUN = "0123456789abcdef"
 
@@ -75,6 +79,18 @@ def test_odd_answers_are_ignored(begin, keeper, odd):
     run["y"].append(1.0)
     run.stop()
     assert header(run)["attempt"] == 0
+
+
+def test_an_answer_that_lacks_a_fact_is_refused(keeper):
+    """A run without journals would count as copied."""
+    told = msgspec.msgpack.encode({"answer": opening(1)})
+    keeper.openings["p", RUN] = opening(1)
+    keeper.meddle = lambda _, path, __: (200, told, {}) if path.endswith("/opening") else None
+    with (
+        closing(open_remote(keeper.url, None)) as remote,
+        pytest.raises(RemoteError, match="missing"),
+    ):
+        remote.opening(RunKey("p", RUN), 5)
 
 
 def test_a_restart_on_an_empty_disk_begins_an_attempt(begin, keeper, monkeypatch):

@@ -6,11 +6,14 @@ import contextlib
 import logging
 import time
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
+from seamark.journal.safe import is_folder
+from seamark.opening.opening import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
 from seamark.opening.place import open_catalog, own_root, reading_place
 from seamark.opening.restarts import (
     JobRun,
@@ -26,12 +29,13 @@ from seamark.process.rank import current_rank, restart_count
 from seamark.reading.finding import Finder
 from seamark.reading.names import LATEST
 from seamark.remote.arrival import PATIENCE_S, ask_remote, call_within, trashing
-from seamark.remote.protocol import KeepsJournals, Missing, Purged, RunKey, Unreachable
+from seamark.remote.protocol import KeepsJournals, Missing, Purged, RemoteError, RunKey, Unreachable
 
 if TYPE_CHECKING:
+    from seamark.opening.opening import CheckpointDecision, Opening, Saved
     from seamark.options.settings import Settings
     from seamark.reading.names import Arrival
-    from seamark.remote.protocol import RemoteRun, Settles
+    from seamark.remote.protocol import Settles
 
 
 log = logging.getLogger("seamark")
@@ -40,53 +44,52 @@ _SERVERS: Final = ("http://", "https://")
 """Schemes of remotes that find runs by name; addresses are checked before they are asked."""
 
 
-class Presence(NamedTuple):
-    """State of a run on this disk. A purged run must not be recreated; a `link` is not followed."""
-
-    exists: bool = False
-    is_purged: bool = False
-    link: Path | None = None
+def open_run(options: Settings, *, trains: bool = False) -> Opening:
+    """Decide where a run is recorded; first copy the journals that an owner continues."""
+    return copy_run(resolve(options, _Machine.of(options)), trains=trains)
 
 
-class RemoteAnswer(NamedTuple):
-    """Answer of the remotes to the query for a run.
-
-    ``folder`` is below the run's project on the remote, None if no remote has it. ``attempt`` is
-    0-based, None unless this is a restart of the job that recorded the run. ``failure`` is the
-    reason why a remote did not answer, None if all did.
-    """
-
-    folder: RunFolder | None = None
-    run: RemoteRun | None = None
-    attempt: int | None = None
-    failure: str | None = None
+def is_run(options: Settings, project: str) -> bool:
+    """Return whether ``with_id`` names a run and no project has that name; reserves nothing."""
+    options = replace(options, conflict=None, make_project=None)
+    world = _Machine.of(options)
+    if is_folder(world.root / project):
+        return False
+    opening = resolve(options, world)
+    is_known = not opening.is_unanswered or world.presence(opening.folder).exists
+    return opening.refusal is None and is_known
 
 
-class Machine:
-    """Inputs of a decision besides the options: disk, launcher and remotes.
+def open_checkpoint(
+    opening: Opening, saved: Saved, *, stay: bool, training: bool, is_new: bool
+) -> CheckpointDecision:
+    """Decide which run continues when a checkpoint is loaded; see `resolve_checkpoint`."""
+    world = _Machine(opening.options, opening.folder.root, None)
+    found = resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
+    if found.switch is None:
+        return found
+    return found._replace(switch=copy_run(found.switch, trains=training))
 
-    The disk is read once for each run: a decision reflects a single moment.
 
-    Attributes:
-        rank: Rank of this process, 0-based.
-        restarts: Number of restarts of its job.
-    """
+class _Machine:
+    # The disk is read once for each run: a decision reflects a single moment.
 
     def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
         self._options, self.root = options, root
-        self.rank, self.restarts = current_rank().rank, restart_count()
         self._known: dict[RunFolder, Presence] = {}
         self._server = place if isinstance(place, str) else None
 
     @classmethod
-    def of(cls, options: Settings) -> Machine:
-        """Return the machine of a run with some options."""
+    def of(cls, options: Settings) -> _Machine:
         root = own_root(options.mode, options.root, named=bool(options.with_id))
         place = reading_place(options)
         return cls(options, place if isinstance(place, Path) else root, place)
 
+    @cached_property
+    def launch(self) -> Launch:
+        return Launch(current_rank().rank, restart_count())
+
     def find(self) -> RunFolder:
-        """Return the run that ``with_id`` names, or that ``custom_run_id`` names for reading."""
         options, root, project = self._options, self.root, self._options.project
         if self._server is not None:
             return self._find_on_server(self._server)
@@ -115,7 +118,6 @@ class Machine:
         return RunFolder(self.root, project, run)
 
     def presence(self, folder: RunFolder) -> Presence:
-        """Return the state of a run on this disk."""
         if self._server is not None:
             return Presence(exists=True)  # it has answered for the run
         if folder not in self._known:
@@ -126,7 +128,6 @@ class Machine:
         return self._known[folder]
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
-        """Query the remotes for a run, or without a folder for the run that ``with_id`` names."""
         failures: list[str] = []
 
         def ask() -> RemoteAnswer:
@@ -154,42 +155,16 @@ class Machine:
             return RemoteAnswer(failure=str(error))
 
     def job_run(self) -> JobRun:
-        """Return the identity of an unnamed run within its job, and count the run."""
         return JobRun.next()
 
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
-        """Return the run that this restarted job continues."""
         return restart_of(folder, job_run)
 
     def find_duplicate(self, folder: RunFolder) -> str | None:
-        """Return the id of the newest run of the project for the same experiment."""
         return find_duplicate(self._options, folder)
 
     def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-        """Return name and remotes of a new run, even if these are away; raise if it is refused."""
-        options, kept = self._options, []
-        name = options.name
-        for uri in options.remotes:
-            found = None
-            with logged(f"the name of the run could not be checked at {uri}"):
-                found = _arrive(options, folder, uri, name)
-            outcome = "go" if found is None else found.outcome
-            if outcome == "taken":
-                raise RunExistsError(
-                    f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
-                )
-            if outcome == "no project":
-                raise ArgumentError(
-                    f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
-                )
-            if outcome == "skip":
-                log.warning(
-                    "seamark: %s already has a run named %r: this run is not sent there", uri, name
-                )
-                continue
-            name = found.name if found is not None and found.name is not None else name
-            kept.append(uri)
-        return name, tuple(kept)
+        return claim_name(self._options, folder)
 
 
 def _ask_one(
@@ -223,6 +198,69 @@ def _find_by_name(
         word = str(options.with_id)
         ref = Finder(catalog).find(word, options.project, beginnings=beginnings)
         return RunFolder(root, *ref)
+
+
+def copy_run(opening: Opening, *, trains: bool) -> Opening:
+    """Copy the journals of a run that this process may own to this disk; return the opening.
+
+    If they cannot be copied, a warning is logged, and the facts of the remote are used.
+    """
+    remote, folder, options = opening.remote, opening.folder, opening.options
+    if remote is None:
+        return opening
+    here = folder.sizes()
+    if remote.is_copied(here):
+        return replace(opening, remote=None)
+    if not opening.may_own(trains=trains):
+        return opening
+    what = f"the journals of run {folder.run} could not be copied from {remote.uri}"
+    with logged(f"{what}; recording continues in a new journal, and the next start tries again"):
+        _pull(remote.uri, options.api_token, folder)
+        if not remote.is_copied(folder.sizes()):
+            raise RemoteError("the server lists more journals than it returns")
+        # A disk with records of its own may know an owner that the remote does not know yet.
+        return replace(opening, remote=None, is_resumable=remote.resumable and not here)
+    return opening
+
+
+def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
+    from seamark.pictures.printing import is_quiet, progress_bar
+    from seamark.remote.places import open_remote
+    from seamark.remote.sync import pull_journals
+
+    title = f"seamark: copying run {folder.run}"
+    with (
+        contextlib.closing(open_remote(uri, token)) as remote,
+        progress_bar(title, quiet=is_quiet(), of_bytes=True) as progress,
+    ):
+        if isinstance(remote, KeepsJournals):
+            pull_journals(remote, folder, progress)
+
+
+def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
+    """Return name and remotes of a new run, even if these are away; raise if it is refused."""
+    name, kept = options.name, []
+    for uri in options.remotes:
+        found = None
+        with logged(f"the name of the run could not be checked at {uri}"):
+            found = _arrive(options, folder, uri, name)
+        outcome = "go" if found is None else found.outcome
+        if outcome == "taken":
+            raise RunExistsError(
+                f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
+            )
+        if outcome == "no project":
+            raise ArgumentError(
+                f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
+            )
+        if outcome == "skip":
+            log.warning(
+                "seamark: %s already has a run named %r: this run is not sent there", uri, name
+            )
+            continue
+        name = found.name if found is not None and found.name is not None else name
+        kept.append(uri)
+    return name, tuple(kept)
 
 
 def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) -> Arrival | None:

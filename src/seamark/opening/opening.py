@@ -8,13 +8,12 @@ default readers hide records of older attempts after these positions.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from seamark.errors import (
     ArgumentError,
@@ -24,17 +23,16 @@ from seamark.errors import (
     SeamarkError,
 )
 from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id
-from seamark.journal.safe import is_folder
-from seamark.opening.machine import Machine
 from seamark.opening.place import missing_run
 from seamark.paths import check_name, check_project
-from seamark.process.interrupts import logged, quietly
+from seamark.process.interrupts import quietly
 from seamark.reading.names import LATEST
-from seamark.remote.protocol import KeepsJournals, RemoteError
 from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
-    from seamark.opening.restarts import JobRun
+    from pathlib import Path
+
+    from seamark.opening.restarts import JobRun, Restart
     from seamark.options.settings import Settings
     from seamark.remote.protocol import RemoteRun
 
@@ -147,7 +145,67 @@ _AS_NEW: Final = (
 )
 
 
-def resolve(options: Settings, world: Machine) -> Opening:
+class Presence(NamedTuple):
+    """State of a run on this disk. A purged run must not be recreated; a `link` is not followed."""
+
+    exists: bool = False
+    is_purged: bool = False
+    link: Path | None = None
+
+
+class RemoteAnswer(NamedTuple):
+    """Answer of the remotes to the query for a run.
+
+    ``folder`` is below the run's project on the remote, None if no remote has it. ``attempt`` is
+    0-based, None unless this is a restart of the job that recorded the run. ``failure`` is the
+    reason why a remote did not answer, None if all did.
+    """
+
+    folder: RunFolder | None = None
+    run: RemoteRun | None = None
+    attempt: int | None = None
+    failure: str | None = None
+
+
+class Launch(NamedTuple):
+    """Rank (0-based) of a process, and number of restarts of its job."""
+
+    rank: int = 0
+    restarts: int = 0
+
+
+class World(Protocol):
+    """Inputs of a decision besides the options: disk, launcher and remotes."""
+
+    root: Path
+
+    @property
+    def launch(self) -> Launch:
+        """Rank of this process, and number of restarts of its job."""
+
+    def find(self) -> RunFolder:
+        """Return the run that ``with_id`` names, or that ``custom_run_id`` names for reading."""
+
+    def presence(self, folder: RunFolder) -> Presence:
+        """Return the state of a run on this disk."""
+
+    def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
+        """Query the remotes for a run, or without a folder for the run that ``with_id`` names."""
+
+    def job_run(self) -> JobRun:
+        """Return the identity of an unnamed run within its job, and count the run."""
+
+    def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
+        """Return the run that this restarted job continues."""
+
+    def find_duplicate(self, folder: RunFolder) -> str | None:
+        """Return the id of the newest run of the project for the same experiment."""
+
+    def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
+        """Return the name of a new run, which is free at its remotes, and these remotes."""
+
+
+def resolve(options: Settings, world: World) -> Opening:
     """Decide where a run is recorded, and which run it continues."""
     is_named = options.names_a_run
     folder, unfound = _locate(options, world)
@@ -173,7 +231,7 @@ def resolve(options: Settings, world: Machine) -> Opening:
     return _with_free_name(found, world)
 
 
-def _locate(options: Settings, world: Machine) -> tuple[RunFolder, SeamarkError | None]:
+def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | None]:
     """Return the folder of the run, and the error if it is named but was not found."""
     root, project, word = world.root, options.project, options.with_id
     unfound = None
@@ -194,9 +252,9 @@ def _locate(options: Settings, world: Machine) -> tuple[RunFolder, SeamarkError 
     return RunFolder(root, project, hashed_run_id(project, f"with_id\0{word}")), unfound
 
 
-def _duplicate(options: Settings, folder: RunFolder, world: Machine) -> RunFolder | None:
-    is_silent = options.mode in _SILENT or world.rank
-    if options.on_duplicate == "new" or is_silent or world.restarts:
+def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder | None:
+    is_silent = options.mode in _SILENT or world.launch.rank
+    if options.on_duplicate == "new" or is_silent or world.launch.restarts:
         return None
     if (run := world.find_duplicate(folder)) is None:
         return None
@@ -214,11 +272,11 @@ def _find_at_remotes(
     options: Settings,
     folder: RunFolder,
     place: RunFolder | None,
-    world: Machine,
+    world: World,
     unknown: str = "",
 ) -> Opening:
     found = Opening(options, folder)
-    if not options.remotes or world.rank:
+    if not options.remotes or world.launch.rank:
         return found
     here = world.presence(folder)
     if here.is_purged:
@@ -248,13 +306,13 @@ def _find_at_remotes(
     return found if place is None else replace(found, folder=place, is_unanswered=True)
 
 
-def _begins_attempts(options: Settings, world: Machine) -> bool:
+def _begins_attempts(options: Settings, world: World) -> bool:
     is_silent = options.mode in _SILENT or options.owner is False
-    return bool(world.restarts) and options.resume != "never" and not is_silent
+    return bool(world.launch.restarts) and options.resume != "never" and not is_silent
 
 
 def _continue_job(
-    options: Settings, folder: RunFolder, world: Machine, *, is_named: bool
+    options: Settings, folder: RunFolder, world: World, *, is_named: bool
 ) -> tuple[RunFolder, Origin]:
     # After a restart of the job, this is the run that the job recorded before. A named run stays
     # the same and begins an attempt.
@@ -269,7 +327,7 @@ def _continue_job(
     return earlier.run, Origin(job_run=job_run, begun=begun, continues=job_run is not None)
 
 
-def _refusal(options: Settings, folder: RunFolder, world: Machine) -> SeamarkError | None:
+def _refusal(options: Settings, folder: RunFolder, world: World) -> SeamarkError | None:
     if not options.names_a_run:
         return None
     here = world.presence(folder)
@@ -284,11 +342,11 @@ def _refusal(options: Settings, folder: RunFolder, world: Machine) -> SeamarkErr
     )
 
 
-def _with_free_name(found: Opening, world: Machine) -> Opening:
+def _with_free_name(found: Opening, world: World) -> Opening:
     options = found.options
     is_asked = options.conflict is not None or options.make_project is False
     begins = found.remote is None and found.refusal is None
-    if not (is_asked and begins and options.remotes) or world.rank:
+    if not (is_asked and begins and options.remotes) or world.launch.rank:
         return found
     if world.presence(found.folder).exists:
         return found
@@ -310,7 +368,7 @@ class CheckpointDecision(NamedTuple):
 
 
 def resolve_checkpoint(
-    opening: Opening, saved: Saved, world: Machine, *, stay: bool, training: bool, is_new: bool
+    opening: Opening, saved: Saved, world: World, *, stay: bool, training: bool, is_new: bool
 ) -> CheckpointDecision:
     """Decide which run continues after a checkpoint is loaded.
 
@@ -342,67 +400,3 @@ def resolve_checkpoint(
         return CheckpointDecision(switch, training)
     warning = f"the checkpoint is of run {saved.run!r}; continuing with run {here.run!r}"
     return CheckpointDecision(notes_origin=True, warning=warning)
-
-
-def open_run(options: Settings, *, trains: bool = False) -> Opening:
-    """Decide where a run is recorded; first copy the journals that an owner continues."""
-    return copy_run(resolve(options, Machine.of(options)), trains=trains)
-
-
-def is_run(options: Settings, project: str) -> bool:
-    """Return whether ``with_id`` names a run and no project has that name; reserves nothing."""
-    options = replace(options, conflict=None, make_project=None)
-    world = Machine.of(options)
-    if is_folder(world.root / project):
-        return False
-    opening = resolve(options, world)
-    is_known = not opening.is_unanswered or world.presence(opening.folder).exists
-    return opening.refusal is None and is_known
-
-
-def open_checkpoint(
-    opening: Opening, saved: Saved, *, stay: bool, training: bool, is_new: bool
-) -> CheckpointDecision:
-    """Decide which run continues when a checkpoint is loaded; see `resolve_checkpoint`."""
-    world = Machine(opening.options, opening.folder.root, None)
-    found = resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
-    if found.switch is None:
-        return found
-    return found._replace(switch=copy_run(found.switch, trains=training))
-
-
-def copy_run(opening: Opening, *, trains: bool) -> Opening:
-    """Copy the journals of a run that this process may own to this disk; return the opening.
-
-    If they cannot be copied, a warning is logged, and the facts of the remote are used.
-    """
-    remote, folder, options = opening.remote, opening.folder, opening.options
-    if remote is None:
-        return opening
-    here = folder.sizes()
-    if remote.is_copied(here):
-        return replace(opening, remote=None)
-    if not opening.may_own(trains=trains):
-        return opening
-    what = f"the journals of run {folder.run} could not be copied from {remote.uri}"
-    with logged(f"{what}; recording continues in a new journal, and the next start tries again"):
-        _pull(remote.uri, options.api_token, folder)
-        if not remote.is_copied(folder.sizes()):
-            raise RemoteError("the server lists more journals than it returns")
-        # A disk with records of its own may know an owner that the remote does not know yet.
-        return replace(opening, remote=None, is_resumable=remote.resumable and not here)
-    return opening
-
-
-def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
-    from seamark.pictures.printing import is_quiet, progress_bar
-    from seamark.remote.places import open_remote
-    from seamark.remote.sync import pull_journals
-
-    title = f"seamark: copying run {folder.run}"
-    with (
-        contextlib.closing(open_remote(uri, token)) as remote,
-        progress_bar(title, quiet=is_quiet(), of_bytes=True) as progress,
-    ):
-        if isinstance(remote, KeepsJournals):
-            pull_journals(remote, folder, progress)

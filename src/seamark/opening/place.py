@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from seamark.errors import JournalError, RunNotFoundError
 from seamark.journal.folder import RunFolder, mint_run_id, root_dir
@@ -32,8 +32,7 @@ _NO_PLACE = frozenset(
         errno.EROFS,
     }
 )
-DEBUG: Final = "seamark-debug-"
-"""Beginning of the name of a temporary root, which is deleted at the end of the process."""
+_deleted_at_exit: set[Path] = set()
 
 
 def artifact_root() -> Path | None:
@@ -51,9 +50,15 @@ def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> 
     """Return the root for recording; with ``mode="debug"`` a temporary one."""
     if mode != "debug" or root is not None:
         return root_dir(root, used=mode != "disabled" or named)
-    made = Path(tempfile.gettempdir()) / f"{DEBUG}{mint_run_id()}"
+    made = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
+    _deleted_at_exit.add(made)
     atexit.register(_remove_debug_root, made, os.getpid())
     return made
+
+
+def is_deleted_at_exit(root: Path) -> bool:
+    """Return whether a root is a temporary one created by this process."""
+    return root in _deleted_at_exit
 
 
 def _remove_debug_root(root: Path, pid: int) -> None:

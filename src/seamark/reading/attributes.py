@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 CHANGES: Final = "monitoring/seamark/changes"
@@ -81,13 +81,13 @@ class Opening:
         resumable: Whether the run was started and not finished, and has no live owner.
     """
 
-    largest_t: int = 0
-    journals: dict[str, dict[str, Any]] = field(default_factory=dict)
-    families: dict[str, str] = field(default_factory=dict)
-    last_steps: dict[str, float] = field(default_factory=dict)
-    trained: frozenset[str] = frozenset()
-    failed: bool = False
-    resumable: bool = False
+    largest_t: int
+    journals: dict[str, dict[str, Any]]
+    families: dict[str, str]
+    last_steps: dict[str, float]
+    trained: frozenset[str]
+    failed: bool
+    resumable: bool
 
 
 @dataclass(frozen=True, slots=True)

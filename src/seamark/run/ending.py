@@ -32,6 +32,7 @@ class Captured:
         self.note_state = note_state
         self.drop = recorder.drop
         self.note_masked = recorder.contents.note_masked
+        self._guard = recorder.guard("capture", "what was captured is left out")
 
     @property
     def writer(self) -> str | None:
@@ -75,7 +76,7 @@ class Captured:
         # Late captures do not open a journal.
         writer = self._recorder.writer
         if writer is not None and not writer.closed:
-            with self._recorder.guard("capture", "what was captured is left out"):
+            with self._guard:
                 record(writer)
 
 

@@ -29,6 +29,7 @@ from seamark.run.fetching import (
 )
 from seamark.run.points import as_file
 from seamark.run.recordable import Recordable
+from seamark.values import to_step, to_time_ns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +148,8 @@ class Handler(Recordable):
         elif plain and step is None and path in recorder.kept.cells and type(value) is float:
             recorder.kept.observe(path, value)
         elif not recorder.silent:
-            recorder.points.append(path, value, step, timestamp, described)
+            number = None if step is None else to_step(step)
+            recorder.points.append(path, (value, number, to_time_ns(timestamp)), described)
 
     def extend(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.journal.folder import root_dir
-from seamark.opening.place import DEBUG
+from seamark.opening.place import is_deleted_at_exit
 from seamark.opening.restarts import StartVersion, take_revision
 from seamark.pictures.printing import is_quiet
 from seamark.process.liveness import host_name
@@ -213,7 +213,7 @@ def _print_line(folder: RunFolder, what: str, there: str, called: str) -> None:
         where = os.path.relpath(folder.path)
         root = "" if _is_found(folder) else f" --root {os.path.relpath(folder.root)}"
         hint = f"see it with: seamark show {called}{root}"
-        if folder.root.name.startswith(DEBUG):
+        if is_deleted_at_exit(folder.root):
             hint = "debug mode: deleted when this process ends"
         print(f"seamark: {what} {where}{there} ({hint})", file=sys.stderr, flush=True)  # noqa: T201
     except Exception:  # noqa: BLE001, S110 - a closed stderr must not end a training

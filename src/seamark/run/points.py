@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import chain, islice, repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
@@ -141,24 +141,38 @@ class Points:
 
     # ---------------------------------------------------------------- one point
 
-    def append(
-        self, path: str, value: Any, step: Any, timestamp: Any, described: Mapping[str, Any]
-    ) -> None:
+    def append(self, path: str, point: Point, described: Mapping[str, Any]) -> None:
         """Add one point, or one for each leaf of a mapping: all, or none if a path is unusable."""
-        steps = None if step is None else [step]
-        times = None if timestamp is None else [timestamp]
+        value, step, time_ns = point
         leaves = self._split_value(path, value)
-        batches = [_Batch(check_series_path(at), [leaves[at]], steps, times) for at in leaves]
-        for each in batches:
-            if each.family == "file_series":
-                each.points = [as_file(each.points[0])]
-                _ = each.points[0].size  # raises if a file is missing, before anything is started
-        writer, batches = self._begin(batches)
-        floats = {each.path: each.points[0] for each in batches if each.family == "float_series"}
+        parts: dict[str, dict[str, Any]] = {}
+        kinds = {check_series_path(at): family_of(leaf) for at, leaf in leaves.items()}
+        for at, family in kinds.items():
+            leaf = leaves[at]
+            if family == "file_series":
+                leaf = as_file(leaf)
+                _ = leaf.size  # raises if a file is missing, before anything is started
+            parts.setdefault(family, {})[at] = to_float(leaf) if family == "float_series" else leaf
+        writer = self._outlet.to_append() if leaves else None
+        if writer is None:
+            return
+        self._outlet.announce()
+        floats = parts.pop("float_series", {})
+        seen = {at for at in floats if self._kept.aggregates(at)}
+        # All or nothing: no point is written if another one cannot be.
+        writer.expect({self._outlet.series_path(at): kinds[at] for at in kinds.keys() - seen})
+        for at in seen:
+            self._kept.observe(at, floats.pop(at))
+        for at in floats:
+            writer.claim(self._outlet.series_path(at), "float_series")
         if floats:
-            self._outlet.row(floats, step, to_time_ns(timestamp))
-        if writer is not None:
-            self._append_records(writer, batches, described)
+            self._outlet.row(floats, step, time_ns)
+        for family, values in parts.items():
+            records = [
+                self._record(writer, family, at, (each, step, time_ns), described)
+                for at, each in values.items()
+            ]
+            self._contents.append_points(writer, records, _KINDS[family])
 
     def _split_value(self, path: str, value: Any) -> dict[str, Any]:
         # An empty mapping, such as a trial without parameters, adds no point.
@@ -192,50 +206,37 @@ class Points:
         """Add many points, or a mapping of such points; raise before anything is written."""
         steps = None if steps is None else list(steps)  # an iterator can be consumed only once
         timestamps = None if timestamps is None else list(timestamps)
-        batches = [
+        series = [
             _Batch(check_series_path(at), points, steps, timestamps)
             for at, points in _sequences(path, values)
         ]
-        writer, batches = self._begin([each for each in batches if each.points])
-        if writer is None:
+        series = [each for each in series if each.points]
+        if series and (writer := self._outlet.to_append()):
+            self._outlet.announce()
+            series = [each for each in series if not self._is_observed(each)]
+            writer.expect({self._outlet.series_path(each.path): each.family for each in series})
+            for each in series:
+                self._extend(writer, each, described)
+
+    def _is_observed(self, series: _Batch) -> bool:
+        if series.family != "float_series" or not self._kept.aggregates(series.path):
+            return False
+        for each in [to_float(point) for point in series.points]:
+            self._kept.observe(series.path, each)
+        return True
+
+    def _extend(self, writer: JournalWriter, series: _Batch, described: Mapping[str, Any]) -> None:
+        path, steps, times = series.path, series.steps, series.times_ns
+        if series.family == "float_series":
+            at = self._outlet.series_path(path)
+            self._outlet.announce((at,))
+            writer.append_column(at, [to_float(point) for point in series.points], steps, times)
             return
-        for each in batches:
-            if each.family == "float_series":
-                at = self._outlet.series_path(each.path)
-                self._outlet.announce((at,))
-                numbers = [to_float(point) for point in each.points]
-                writer.append_column(at, numbers, each.steps, each.times_ns)
-        self._append_records(writer, batches, described)
-
-    def _begin(self, batches: list[_Batch]) -> tuple[JournalWriter | None, list[_Batch]]:
-        """Return the writer, None if nothing can be written, and the points to write.
-
-        Numbers of aggregated paths are not among them. Nothing is written if a path is unusable.
-        """
-        writer = self._outlet.to_append() if batches else None
-        if writer is None:
-            return None, []
-        self._outlet.announce()
-        numbers = (each for each in batches if each.family == "float_series")
-        seen = [each for each in numbers if self._kept.aggregates(each.path)]
-        batches = [each for each in batches if each not in seen]
-        writer.expect({self._outlet.series_path(each.path): each.family for each in batches})
-        for each in seen:
-            for point in each.points:
-                self._kept.observe(each.path, to_float(point))
-        return writer, batches
-
-    def _append_records(
-        self, writer: JournalWriter, batches: list[_Batch], described: Mapping[str, Any]
-    ) -> None:
-        for family, kind in _KINDS.items():
-            points = chain.from_iterable(
-                each.one_by_one() for each in batches if each.family == family
-            )
-            at_once = 1 if family == "file_series" else _AT_ONCE
-            while part := list(islice(points, at_once)):
-                records = [self._record(writer, family, *each, described) for each in part]
-                self._contents.append_points(writer, records, kind)
+        points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
+        at_once = 1 if series.family == "file_series" else _AT_ONCE
+        while part := list(islice(points, at_once)):
+            records = [self._record(writer, series.family, path, each, described) for each in part]
+            self._contents.append_points(writer, records, _KINDS[series.family])
 
     def _record(
         self,
@@ -305,13 +306,6 @@ class _Batch:
                 f"{path!r}: expected values of one kind, got {' and '.join(kinds)}"
             )
         self.family = kinds[0] if kinds else ""
-
-    def one_by_one(self) -> Iterator[tuple[str, Point]]:
-        """Yield each point with its path."""
-        points = zip(
-            self.points, self.steps or repeat(None), self.times_ns or repeat(None), strict=False
-        )
-        return zip(repeat(self.path), points, strict=False)
 
 
 def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:

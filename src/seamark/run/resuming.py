@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
 from seamark.journal.folder import is_run_id
-from seamark.opening.opening import is_run, open_checkpoint
+from seamark.opening.machine import is_run, open_checkpoint
 from seamark.options.settings import Settings
 from seamark.process.interrupts import logged, quietly
 from seamark.process.rank import connected, current_rank

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from seamark.opening.opening import Saved, open_run
+from seamark.opening.machine import open_run
+from seamark.opening.opening import Saved
 from seamark.options.run_options import RunOptions, accept_options, check_names
 from seamark.options.settings import Settings
 from seamark.pictures.drawing import PlotOptions, plot_run

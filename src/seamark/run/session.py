@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
-from seamark.opening.opening import copy_run
+from seamark.opening.machine import copy_run
 from seamark.opening.place import expect_writable, reading_place
 from seamark.paths import join_path
 from seamark.process import fork

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from journals import Journal, Kind, journal_files
@@ -191,3 +192,19 @@ def test_staged_files_of_a_dead_process_are_stored_on_request(cli, root, tmp_pat
     assert result.exit_code == 0, result.stdout
     assert "stored 1 file" in result.stderr
     assert "20,000,000 bytes\nwhere       kept" in cli("show", run, "model/last").stdout
+
+
+def test_an_inaccessible_folder_does_not_end_the_search_for_leftovers(
+    cli, record, root, monkeypatch
+):
+    record("team/vision")
+    (root / "other" / ".run.purging").mkdir(parents=True)
+    glob = Path.glob
+
+    def refuse(path, pattern):
+        if path.name == "team":
+            raise PermissionError(13, "Permission denied", str(path))
+        return glob(path, pattern)
+
+    monkeypatch.setattr(Path, "glob", refuse)
+    assert problems(cli("fsck", "--json")) == ["half purged"]

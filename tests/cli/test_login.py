@@ -18,7 +18,7 @@ from asking import answering
 
 import seamark
 from seamark.errors import ArgumentError
-from seamark.remote.http.address import credentials_file
+from seamark.remote.http.address import credentials_file, keep_token
 from seamark.remote.protocol import RemoteError
 
 
@@ -137,6 +137,16 @@ def test_login_and_logout_from_python(one):
     with pytest.raises(OSError, match=credentials_file().name):
         seamark.login(one.url, one.token)
     assert list(credentials_file().parent.iterdir()) == [credentials_file()]
+
+
+def test_an_interrupt_leaves_no_copy_of_a_token(monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        keep_token("https://seamark.example", "smk-" + "a" * 32)
+    assert list(credentials_file().parent.iterdir()) == []
 
 
 ASKS = """

@@ -118,6 +118,14 @@ def served(path):
     return bytes(answer.body)
 
 
+def test_a_file_is_compressed_once_as_its_size_is_measured():
+    """Beside a training, no request compresses it again."""
+    main, files = STATIC / "js" / "main.js", page_files()
+    first, second = (files.file(files.version, "js/main.js", "gzip, zstd") for _ in range(2))
+    assert first.body is second.body
+    assert len(first.body) == len(gzip.compress(served(main), 9))
+
+
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
 def test_what_is_served_lacks_comments_and_indentation_alone(path):
     text, code = path.read_text(encoding="utf-8"), served(path).decode()

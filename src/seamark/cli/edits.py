@@ -334,7 +334,9 @@ def _describe_unchanged(count: int, how: str) -> str:
 
 
 def _name_list(runs: Runs, refs: Sequence[RunRef]) -> str:
-    return f": {listed(runs.finder.labels(refs), _MAX_NAMED_RUNS)}" if refs else ""
+    labels = runs.finder.labels(refs[:_MAX_NAMED_RUNS])
+    more = f" and {len(refs) - _MAX_NAMED_RUNS:,} more" if len(refs) > _MAX_NAMED_RUNS else ""
+    return f": {', '.join(labels)}{more}" if refs else ""
 
 
 def _set_trashed(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[RunRef]:

@@ -29,6 +29,7 @@ from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import is_folder, names_in, open_file
 from seamark.paths import ARTIFACTS
+from seamark.process.interrupts import quietly
 from seamark.reading.words import clean, duration_words, human_bytes, plural
 
 if TYPE_CHECKING:
@@ -296,7 +297,10 @@ def _hidden_folders(root: Path, project: str | None) -> Iterator[Path]:
     walked: list[str] = []
     list(iter_runs(root, project, walked=walked, models=True, unread=lambda *_: None))
     for folder in walked:
-        yield from filter(is_folder, sorted(Path(folder).glob(".*")))
+        hidden: list[Path] = []
+        with quietly(only=OSError):  # it was removed meanwhile, or is inaccessible
+            hidden = sorted(Path(folder).glob(".*"))
+        yield from filter(is_folder, hidden)
 
 
 @click.command(short_help="Check all journals and report damage.")

@@ -178,10 +178,14 @@ def _map_concurrently(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[B]:
     found = []
-    with ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="seamark-sync") as pool:
-        for number, one in enumerate(pool.map(call, given)):  # an error cancels the others
+    pool = ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="seamark-sync")
+    try:
+        waiting = [pool.submit(call, one) for one in given]
+        for number, one in enumerate(waiting):
             progress(number, len(given))
-            found.append(one)
+            found.append(one.result())
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
     return found
 
 

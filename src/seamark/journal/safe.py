@@ -261,7 +261,7 @@ def replace_file(place: Path, text: str, mode: int | None = None) -> None:
             out.flush()
             os.fsync(fd)
         draft.replace(place)
-    except OSError:
+    except BaseException:
         with quietly(only=OSError):
             draft.unlink()
         raise

@@ -205,12 +205,17 @@ LARGE_BYTES: Final = 64 << 10
 class Record(Protocol):
     """Data appended to a journal by one call."""
 
-    count: int
-    """Number of values or records that are not yet in a journal, and may be lost."""
-    size: int
-    """Approximate size in bytes."""
-    done: bool
-    """Whether the whole record is in a journal."""
+    @property
+    def count(self) -> int:
+        """Number of values or records that are not yet in a journal, and may be lost."""
+
+    @property
+    def size(self) -> int:
+        """Approximate size in bytes."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the whole record is in a journal."""
 
     def frames(self) -> list[bytes]:
         """Return the frames missing in the open journal; called again for each other journal."""
@@ -220,34 +225,47 @@ class Record(Protocol):
 
     def mark_queued(self, t: int) -> None:
         """Mark the record, made at time ``t`` (ns), as waiting."""
-        del t  # most records have no state for it
 
 
-class Payloads(Record):
+class Payloads:
     """JSON records that are appended together; ``packed`` has the payload and flags of each."""
 
     def __init__(self, frame: FrameMaker, kind: int, packed: Sequence[tuple[bytes, int]]) -> None:
         self._frame, self._kind, self._packed = frame, kind, packed
-        self._missing = packed
-        self.count = len(packed)
-        self.size = sum(len(payload) for payload, _ in packed)
-        self.done = not packed
+        self._start = self._end = 0
+
+    @property
+    def count(self) -> int:
+        """Number of records that are not yet in a journal."""
+        return len(self._packed) - self._end
+
+    @property
+    def size(self) -> int:
+        """Size of the payloads in bytes."""
+        return sum(len(payload) for payload, _ in self._packed)
+
+    @property
+    def done(self) -> bool:
+        """Whether all records are in a journal."""
+        return not self.count
 
     def frames(self) -> list[bytes]:
         """Return one frame for each missing record."""
-        self._missing = self._packed[len(self._packed) - self.count :]
+        self._start = self._end
         frames = []
-        for payload, flags in self._missing:
+        for payload, flags in self._packed[self._start :]:
             frames.append(self._frame(self._kind, payload, flags=flags))
         return frames
 
     def mark_written(self, whole: int, t: int) -> None:
         """Store the number of records in the journal."""
-        self.count = len(self._missing) - whole
-        self.done = not self.count
+        self._end = self._start + whole
+
+    def mark_queued(self, t: int) -> None:
+        """Do nothing: these records have no state that depends on it."""
 
 
-class Note(Record):
+class Note:
     """Frame about the writer itself, made when it can be written to an open journal."""
 
     count = size = 0
@@ -263,6 +281,9 @@ class Note(Record):
     def mark_written(self, whole: int, t: int) -> None:
         """Store whether the frame was written."""
         self.done = bool(whole)
+
+    def mark_queued(self, t: int) -> None:
+        """Do nothing: such a frame never waits."""
 
 
 class Waiting(NamedTuple):

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from seamark.journal.folder import RunFolder, name_of
 from seamark.journal.writer import JournalWriter
+from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.reading.catalog import Ref
 from seamark.server.failures import Refusal, later
@@ -119,9 +120,11 @@ class Edits:
         if not folder.exists():
             raise NotWritable(f"{folder.journal_dir} no longer exists: this run cannot be edited")
         if not os.access(folder.journal_dir, WRITABLE):
+            owner = "another user"
+            with quietly(only=OSError):  # the folder was removed meanwhile
+                owner = name_of(folder.journal_dir.stat().st_uid)
             raise NotWritable(
-                f"{folder.journal_dir} is not writable for you: it belongs to "
-                f"{name_of(folder.journal_dir.stat().st_uid)}"
+                f"{folder.journal_dir} is not writable for you: it belongs to {owner}"
             )
         gone = []
         with self._lock:

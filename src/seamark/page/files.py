@@ -6,6 +6,7 @@ never mixes two versions. Only ``index.html`` is requested each time.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 from collections.abc import Callable
@@ -16,7 +17,6 @@ from fastapi import FastAPI, Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seamark import __version__
-from seamark.server.answering import compressed
 from seamark.server.failures import Refusal
 from seamark.server.guard import public
 
@@ -36,6 +36,7 @@ _COMMENTS: Final = re.compile(
 """Comments and type annotations in our modules, an eighth of their size; they are not served."""
 _INDENTATION: Final = re.compile(r"^[ \t]+", re.MULTILINE)
 _VENDORED: Final = "vendor/"
+_MIN_COMPRESSED: Final = 1 << 10
 _VERSION_MARK: Final = "@VERSION@"
 _MISSING_PAGE: Final = (
     "<!doctype html><title>Seamark</title><p>The files of this page are not installed."
@@ -67,6 +68,7 @@ class PageFiles:
     def __init__(self, folder: Path = FOLDER, *, embed: bool = False) -> None:
         self._headers = {"Content-Security-Policy": policy(embed=embed)}
         self._files: dict[str, bytes] = {}
+        self._packed: dict[str, bytes] = {}
         digest = hashlib.sha256()
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not any(part.startswith(".") for part in path.parts[-2:]):
@@ -112,9 +114,13 @@ class PageFiles:
         suffix = name[name.rfind(".") :].lower()
         kind = _TYPES.get(suffix, "application/octet-stream")
         headers = {**self._headers, "Cache-Control": kept, "Vary": "Accept-Encoding"}
-        body, encoding = compressed(body, accepted)
-        if encoding:
-            headers["Content-Encoding"] = encoding
+        if len(body) > _MIN_COMPRESSED and kind.startswith(("text/", "application/json")):
+            codes = {one.partition(";")[0].strip() for one in accepted.lower().split(",")}
+            if "gzip" in codes:
+                if name not in self._packed:
+                    self._packed[name] = gzip.compress(body, 9, mtime=0)
+                body = self._packed[name]
+                headers["Content-Encoding"] = "gzip"
         # The type is in `headers` because Starlette would add a charset.
         return Response(body, headers={**headers, "Content-Type": kind})
 

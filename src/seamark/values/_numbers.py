@@ -121,6 +121,8 @@ def to_float(value: Any) -> float:
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]  # its type is exactly float
+    if kind is int or kind is bool:
+        return _from_object(value)
     return _converter(kind)(value)  # type: ignore[arg-type]  # typeshed asks for Hashable
 
 
@@ -130,9 +132,15 @@ def _converter(kind: type) -> Callable[[Any], float]:
         return _refuse
     if is_numpy_scalar(kind):
         return _from_numpy
+    if is_tensor(kind):
+        return _from_tensor
     if is_array(kind):
         return _from_array
     return _from_object if hasattr(kind, "__float__") or hasattr(kind, "__index__") else _refuse
+
+
+def _from_tensor(value: Any) -> float:
+    return _from_array(value)
 
 
 def _from_array(value: Any) -> float:
@@ -190,12 +198,13 @@ def to_floats(values: Mapping[str, Any]) -> Converted:
         if kind is float:
             found[name] = value
             continue
-        if is_tensor(kind) and needs_transfer(value) and value.numel() == 1:
+        convert = _converter(kind)  # type: ignore[arg-type]  # typeshed asks for Hashable
+        if convert is _from_tensor and needs_transfer(value) and value.numel() == 1:
             waiting[name] = value
             found[name] = math.nan  # placeholder that keeps the order
             continue
         try:
-            found[name] = _converter(kind)(value)  # type: ignore[arg-type]  # as above
+            found[name] = convert(value)
         except ValueKindError as error:
             failed[name] = error
     moved = move(waiting) if len(waiting) > 1 else {}

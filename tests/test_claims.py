@@ -149,7 +149,8 @@ def test_a_claim_lapses_when_its_process_was_silent_for_90_s(caplog):
         assert run.id == only
         assert (project.folder.path.parent / CLAIMS / f"{only}.2").is_file()
         with caplog.at_level(logging.WARNING, "seamark"):
-            late.session.recorder.writer._upkeep.keep(heartbeat=True)  # what it does when it wakes up
+            # what it does when it wakes up
+            late.session.recorder.writer._upkeep.keep(heartbeat=True)
         assert f"{only} of project team/x is claimed by another process" in caplog.text
         assert not late.release()
         late.stop()

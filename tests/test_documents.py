@@ -98,7 +98,7 @@ def test_rank_that_records_nothing_has_an_empty_document(monkeypatch):
         run["loss"].append(1.0)
         document = run.to_dict()
     named = {"project": "team/p", "run": run.id, "attributes": {}}
-    assert document == {**named, **dict.fromkeys(("series", "texts", "histograms", "files"), {})}
+    assert document == {**named, "series": {}, "texts": {}, "histograms": {}, "files": {}}
 
 
 def test_existing_run_is_refused_and_no_run_is_written():

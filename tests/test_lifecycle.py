@@ -71,7 +71,8 @@ def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
     run["test/acc"] = 0.9
     run.log_metrics({"loss": 0.5})
     assert (run.session.lifecycle.phase, run.state) == (RESTING, "completed")
-    run.session.recorder.writer._upkeep.keep(heartbeat=True)  # what the sync thread does after seconds
+    # what the sync thread does after seconds
+    run.session.recorder.writer._upkeep.keep(heartbeat=True)
     settle(threads)
     seen = reopened(tmp_path, run.id)
     assert (seen["sys/state"].fetch(), seen["test/acc"].fetch()) == ("completed", 0.9)

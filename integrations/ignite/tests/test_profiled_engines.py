@@ -287,37 +287,6 @@ def test_a_long_run_is_exact_and_bounded(hand_clock):
     assert max(len(one.waiting) for one in sources) < 2**20
 
 
-def test_an_event_of_another_thread_does_not_join_a_run():
-    profiler = BasicTimeProfiler()
-
-    def step(engine, batch):
-        if engine.state.iteration == 1:
-            profiler.attach(engine)
-            thread = threading.Thread(target=engine.fire_event, args=("custom",))
-            thread.start()
-            thread.join()
-            assert profiler.stats() == []
-
-    engine = Engine(step)
-    engine.register_events("custom")
-    engine.add_event_handler("custom", lambda: None)
-    engine.run(range(4), max_epochs=1)
-    assert profiler.total_num_iters == 3
-    assert profiler.times.events_elsewhere == 0
-
-
-def test_a_profiler_attached_after_a_failed_run_has_no_times():
-    def step(engine, batch):
-        raise ValueError("failed")
-
-    engine = Engine(step)
-    with pytest.raises(ValueError, match="failed"):
-        engine.run(range(3))
-    profiler = BasicTimeProfiler()
-    profiler.attach(engine)
-    assert profiler.stats() == []
-
-
 # ---------------------------------------------------------------- times in a run
 
 

@@ -37,8 +37,6 @@ _OUTSIDE_EPOCHS: Final = frozenset(
     }
 )
 """Events that do not show that an epoch is running."""
-_CORE: Final = _OUTSIDE_EPOCHS | {*FREQUENT, Events.EPOCH_COMPLETED}
-"""Events fired by the thread that runs the engine."""
 
 
 class _Mark(NamedTuple):
@@ -153,9 +151,8 @@ class EngineClock:
         self._handlers_before_ns = self._due_ns = 0
         # Whether ITERATION_COMPLETED happened and is still to be added.
         self._has_stepped = False
-        self._is_open = self._is_paused = False
-        # Whether the engine may be in a run, which the next core event shows.
-        self._may_join = engine.last_event_name not in (None, Events.COMPLETED)
+        # Whether a run is measured, and whether its next event shows which thread runs it.
+        self._is_open = self._awaits_engine = False
         self._has_warned = False
         engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
@@ -172,6 +169,11 @@ class EngineClock:
         if listener in self._listeners:
             return
         self._listeners.append(listener)
+        engine: Any = self._engine()
+        is_first = len(self._listeners) == 1
+        if is_first and engine.last_event_name not in (None, Events.COMPLETED):
+            self._restart()
+            self._awaits_engine = True
         if self._is_open:
             listener.begin(self.times)
 
@@ -188,13 +190,7 @@ class EngineClock:
 
     def _close(self) -> None:
         self.thread = 0
-        self._is_open = self._is_paused = self._may_join = False
-
-    def _fail(self, error: Exception) -> None:
-        """Stop measuring in this run, and warn."""
-        let_pass(error)
-        self._close()
-        log.warning("seamark: the time profiler stops measuring this run: %r", error)
+        self._is_open = self._awaits_engine = False
 
     # ------------------------------------------------------------ functions for the table
 
@@ -220,7 +216,7 @@ class EngineClock:
         event, ahead, is_frequent = of_event.key, of_event.ahead, of_event.key in FREQUENT
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != self.thread and not self._admits_handler(event):
+            if get_ident() != self.thread and not self._admit(event, counts=False):
                 return handler(*args, **kwargs)
             before_ns, start_ns = self.handlers_ns, perf_counter_ns()
             try:
@@ -272,7 +268,9 @@ class EngineClock:
                     of_event.happened(self._position())
                 act(now_ns)
             except Exception as error:  # noqa: BLE001 - training comes first
-                self._fail(error)
+                let_pass(error)
+                self._close()
+                log.warning("seamark: the time profiler stops measuring this run: %r", error)
 
         made: Any = probe
         made._seamark = _PROBE  # noqa: SLF001 - a mark of our own
@@ -283,30 +281,17 @@ class EngineClock:
             return position(self.state.epoch, self.state.iteration)
         return self.times.at
 
-    def _admits_handler(self, event: Any) -> bool:
-        try:
-            return self._admit(event, counts=False)
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._fail(error)
-            return False
-
     def _admit(self, event: Any, *, counts: bool) -> bool:
         """Return whether to time an event fired by a thread that has not run the engine so far."""
-        if event == Events.STARTED:
-            return True
-        joins = self._may_join and event in _CORE
-        if joins:
-            self._open(perf_counter_ns())
-            self.times.at -= event == Events.ITERATION_STARTED  # already counted
-        if joins or self._is_paused:
+        if self._awaits_engine:
             self.thread = get_ident()
-            self._is_paused = False
+            self._awaits_engine = False
             if event not in _OUTSIDE_EPOCHS:
                 self.lap_ns = perf_counter_ns()
                 self.times.epochs = max(1, self.times.epochs)
             return True
-        if not self._is_open:
-            return False
+        if event == Events.STARTED or not self._is_open:
+            return bool(event == Events.STARTED)
         with LOCK:
             self.times.events_elsewhere += counts
             is_first, self._has_warned = not self._has_warned, True
@@ -330,7 +315,6 @@ class EngineClock:
         self.lap_ns = self._wait_ns = self._step_ns = 0
         self._has_stepped = False
         self._is_open = True
-        self._is_paused = self._may_join = False
 
     def _open(self, now_ns: int) -> None:
         self._end_run(now_ns)
@@ -402,7 +386,7 @@ class EngineClock:
         # arrived.
         self._end_epoch(now_ns)
         self.thread = 0
-        self._is_paused = True
+        self._awaits_engine = True
 
     def _end_run(self, now_ns: int) -> None:
         """Notify the listeners before the last handlers, which may end the recorded run."""

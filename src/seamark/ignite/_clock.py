@@ -180,7 +180,7 @@ class EngineClock:
     def remove(self, listener: Any) -> None:
         """Remove a listener; without listeners the engine is restored."""
         if listener in self._listeners:
-            if self.times.began:
+            if self._is_open:
                 listener.end(self.times.now())
             self._listeners.remove(listener)
         engine: Any = self._engine()
@@ -189,8 +189,7 @@ class EngineClock:
             engine._event_handlers = engine._event_handlers.plain()  # noqa: SLF001
 
     def _close(self) -> None:
-        self.thread = 0
-        self._is_open = self._awaits_engine = False
+        self.thread, self._is_open, self._awaits_engine = 0, False, False
 
     # ------------------------------------------------------------ functions for the table
 
@@ -211,8 +210,7 @@ class EngineClock:
         return found
 
     def _timed(self, own: HandlerTimes, handler: Any) -> Any:
-        times, add = self.times, own.waiting.extend
-        of_event = own.of_event
+        times, of_event, add = self.times, own.of_event, own.waiting.extend
         event, ahead, is_frequent = of_event.key, of_event.ahead, of_event.key in FREQUENT
 
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -284,11 +282,9 @@ class EngineClock:
     def _admit(self, event: Any, *, counts: bool) -> bool:
         """Return whether to time an event fired by a thread that has not run the engine so far."""
         if self._awaits_engine:
-            self.thread = get_ident()
-            self._awaits_engine = False
+            self.thread, self._awaits_engine = get_ident(), False
             if event not in _OUTSIDE_EPOCHS:
-                self.lap_ns = perf_counter_ns()
-                self.times.epochs = max(1, self.times.epochs)
+                self.lap_ns, self.times.epochs = perf_counter_ns(), max(1, self.times.epochs)
             return True
         if event == Events.STARTED or not self._is_open:
             return bool(event == Events.STARTED)
@@ -313,8 +309,7 @@ class EngineClock:
         self.times.restart(self.state, GpuTimes() if has_gpu else None, handlers)
         self.times.at = self._position()
         self.lap_ns = self._wait_ns = self._step_ns = 0
-        self._has_stepped = False
-        self._is_open = True
+        self._has_stepped, self._is_open = False, True
 
     def _open(self, now_ns: int) -> None:
         self._end_run(now_ns)
@@ -385,8 +380,7 @@ class EngineClock:
         # No event marks the continuation of a wait or step: it has no time, unless its batch
         # arrived.
         self._end_epoch(now_ns)
-        self.thread = 0
-        self._awaits_engine = True
+        self.thread, self._awaits_engine = 0, True
 
     def _end_run(self, now_ns: int) -> None:
         """Notify the listeners before the last handlers, which may end the recorded run."""

@@ -35,8 +35,7 @@ class EventTimes(Durations):
 
     def __init__(self, event: Any) -> None:
         super().__init__("event", str(getattr(event, "name", event)))
-        self.key = event
-        self.ahead = int(event in FREQUENT[:3])
+        self.key, self.ahead = event, int(event in FREQUENT[:3])
         self.label = f"the handlers of {self.name}"
 
     def clear(self) -> None:
@@ -68,8 +67,7 @@ class HandlerTimes(Durations):
 
     def __init__(self, of_event: EventTimes, name: str, own_name: str) -> None:
         super().__init__("handler", name, of_event.name)
-        self.of_event = of_event
-        self.own_name = own_name
+        self.of_event, self.own_name = of_event, own_name
         self.label = f"the handler {name} on {of_event.name}"
 
 
@@ -135,8 +133,7 @@ class RunTimes:
     def restart(self, state: Any, gpu: GpuTimes | None, handlers: Sequence[HandlerTimes]) -> None:
         """Clear all times for the next run, which has the given handlers."""
         with LOCK:
-            self.gpu = gpu
-            self.began = state is not None
+            self.gpu, self.began = gpu, state is not None
             self.max_epochs: int | None = getattr(state, "max_epochs", None)
             self.at = self.events_elsewhere = self.epochs_ns = self.epochs = 0
             for one in (self.processing, self.dataflow, *self.events.values(), *handlers):

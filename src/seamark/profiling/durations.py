@@ -139,8 +139,7 @@ class Durations:
             if not taken:  # another thread has added them
                 return
             at, durations = np.array(taken, dtype=np.int64).reshape(-1, 2).T
-            before = self._moments
-            size = len(durations)
+            before, size = self._moments, len(durations)
             low, high = int(durations.argmin()), int(durations.argmax())
             if not before.count or durations[low] < before.min:
                 self.min_at = int(at[low])

@@ -47,7 +47,6 @@ class EngineProfiler(ABC):
 
     _kind: ClassVar[str]
     _by_handler: ClassVar[bool]
-    events_to_ignore: ClassVar[list[Any]] = []
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
         if cuda not in ("off", "events"):
@@ -120,6 +119,7 @@ class EngineProfiler(ABC):
     def end(self, times: RunTimes) -> None:
         """Record the summary, but not every time for an engine that runs often."""
         self.times = times
+        self._is_summed_up = False
         if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
             self._sum_up()
 
@@ -128,7 +128,7 @@ class EngineProfiler(ABC):
             self._is_summed_up = True
             self._summed_up_ns = perf_counter_ns()
             times = self._times()
-            iteration = position_parts(times.at)[1]
+            iteration = position_parts(times.processing.last_at)[1]
             self._record.row(self._summed_up_ns, self._sources(times), iteration)
             self._summarize(self._record, times)
 
@@ -142,15 +142,6 @@ class EngineProfiler(ABC):
 
     def _times(self) -> RunTimes:
         return self.times.now()
-
-    def _reported(self) -> list[EventTimes]:
-        events = list(self._times().events.values())
-        return [one for one in events if one.key not in self.events_to_ignore]
-
-    @property
-    def event_handlers_names(self) -> dict[Any, list[str]]:
-        """Names of the handlers of each event."""
-        return {one.key: one.names for one in self._reported()}
 
     def stats(self) -> list[TimeStat]:
         """Return statistics of the latest run, at any time.
@@ -266,6 +257,10 @@ class BasicTimeProfiler(EngineProfiler):
     _by_handler = False
     events_to_ignore: ClassVar[list[Any]] = ignite.handlers.BasicTimeProfiler.events_to_ignore
 
+    def _reported(self) -> list[EventTimes]:
+        events = list(self._times().events.values())
+        return [one for one in events if one.key not in self.events_to_ignore]
+
     def get_results(self) -> dict[str, dict[str, Any]]:
         """Return aggregated times of the latest run, in seconds.
 
@@ -345,6 +340,11 @@ class BasicTimeProfiler(EngineProfiler):
     def event_handlers_times(self) -> dict[Any, torch.Tensor]:
         """Seconds of all handlers together for each occurrence of an event, by event."""
         return {one.key: torch.tensor(_seconds_of(one)) for one in self._reported()}
+
+    @property
+    def event_handlers_names(self) -> dict[Any, list[str]]:
+        """Names of the handlers of each event."""
+        return {one.key: one.names for one in self._reported()}
 
     @property
     def max_epochs(self) -> int | None:
@@ -454,8 +454,13 @@ class HandlersTimeProfiler(EngineProfiler):
         """Seconds of each call, by event and by name of the handler."""
         return {
             one.key: {source.name: _seconds_of(source) for source in list(one.handlers.values())}
-            for one in self._reported()
+            for one in list(self._times().events.values())
         }
+
+    @property
+    def event_handlers_names(self) -> dict[Any, list[str]]:
+        """Names of the handlers of each event."""
+        return {one.key: one.names for one in list(self._times().events.values())}
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:

@@ -14,39 +14,53 @@ from collections.abc import Iterable
 from threading import get_ident
 from time import perf_counter_ns
 from types import CellType, FunctionType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from ignite.engine import Engine, Events
 
-from seamark.ignite._times import FREQUENT, GpuTimes, HandlerTimes, RunTimes
+from seamark.ignite._times import FREQUENT, GpuTimes, RunTimes
 from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import LOCK, POSITION_SHIFT, position
 
 log = logging.getLogger("seamark")
 
-_FULL: Final = 1 << 18
+_FULL: Final = 1 << 19
 _FLUSH_EVERY_NS: Final = 1_000_000_000
-_OUTSIDE_EPOCHS: Final = frozenset(
-    {
-        Events.STARTED,
-        Events.EPOCH_STARTED,
-        Events.TERMINATE,
-        Events.COMPLETED,
-        Events.INTERRUPT,
-    }
-)
-"""Events that do not show that an epoch is running."""
+_BEFORE_STEP: Final = frozenset(FREQUENT[:3])
+"""Events of a step whose position is known only after their handlers ran."""
+_IN_EPOCH: Final = _BEFORE_STEP | {Events.ITERATION_COMPLETED, Events.EPOCH_COMPLETED}
+_CORE: Final = _IN_EPOCH | {
+    Events.STARTED,
+    Events.EPOCH_STARTED,
+    Events.TERMINATE,
+    Events.COMPLETED,
+    Events.INTERRUPT,
+}
 
 
-class _Mark(NamedTuple):
-    # The original entry of a timed function, and its times.
+class _Mark:
+    """Times to which a function in the table adds during the current run.
 
-    function: Any
-    times: HandlerTimes | None
+    ``function`` is the original entry; None for a probe. ``name`` is unique among the handlers of
+    the event; ``own_name`` is the name shown by Ignite.
+    """
 
+    __slots__ = ("add", "event", "event_times", "function", "name", "own_name", "times")
 
-_PROBE: Final = _Mark(None, None)
+    def __init__(
+        self, event: Any, function: Any = None, name: str = "", own_name: str = ""
+    ) -> None:
+        self.event, self.function, self.name, self.own_name = event, function, name, own_name
+        self.times: Any = None
+        self.event_times: Any = None
+        self.add: Any = None
+
+    def bind(self, run: RunTimes) -> None:
+        self.event_times = run.of_event(self.event)
+        if self.function is not None:
+            self.times = self.event_times.of_handler(self.name, self.own_name)
+            self.add = self.times.waiting.extend
 
 
 def _mark_of(function: Any) -> Any:
@@ -92,13 +106,13 @@ class _Entries(list[Any]):
         function, *given = entry
         if (mark := _mark_of(function)) is None:
             with quietly():  # it is then called unchanged
-                function = self._clock.timed(self._event, function, self.times())
-        if mark is not _PROBE:  # every list has its own probes
-            self.insert(len(self) - self._last, (function, *given))
+                function = self._clock.timed(self._event, function, self.names())
+        elif mark.function is None:
+            return  # every list has its own probes
+        self.insert(len(self) - self._last, (function, *given))
 
-    def times(self) -> list[HandlerTimes]:
-        marks = [_mark_of(function) for function, *_ in self]
-        return [mark.times for mark in marks if mark is not None and mark is not _PROBE]
+    def names(self) -> set[str]:
+        return {mark.name for function, *_ in self if (mark := _mark_of(function)) is not None}
 
 
 class _Table(dict[Any, Any]):
@@ -117,12 +131,16 @@ class _Table(dict[Any, Any]):
     def __setitem__(self, event: Any, entries: Any) -> None:
         super().__setitem__(event, _Entries(self.clock, event, entries))
 
+    def marked(self) -> list[tuple[Any, Any, Any]]:
+        """Yield each entry with its event and its mark, if any."""
+        entries = [(event, entry) for event, found in list(self.items()) for entry in found]
+        return [(event, entry, _mark_of(entry[0])) for event, entry in entries]
+
     def plain(self) -> Any:
         found = defaultdict(list)
-        for event, entries in list(self.items()):
-            for function, *given in list(entries):
-                if (mark := _mark_of(function)) is not _PROBE:
-                    found[event].append((mark.function if mark else function, *given))
+        for event, (function, *given), mark in self.marked():
+            if mark is None or mark.function is not None:
+                found[event].append((mark.function if mark else function, *given))
         return found
 
     def __reduce__(self) -> Any:
@@ -134,8 +152,9 @@ class EngineClock:
     """Clock that times the events of an engine for the attached profilers.
 
     Attributes:
-        times: Times of the current or latest run.
+        times: Times of the current run; an unstarted one while nothing is timed.
         thread: The thread that runs the engine; 0 while nothing is timed.
+        at: Position of the latest step.
         handlers_ns: Time of all handlers so far, with nested ones counted once.
         lap_ns: Time from which the duration of the epoch is still to be added; 0 outside epochs.
     """
@@ -144,15 +163,16 @@ class EngineClock:
         self._engine = weakref.ref(engine)
         self._listeners: list[Any] = []  # of `seamark.ignite._profilers.EngineProfiler`
         self.times = RunTimes()
-        self._fetch, self._fetched, self._start, self._stepped = map(self.times.of_event, FREQUENT)
+        *self._before, self._stepped = map(self.times.of_event, FREQUENT)
         self.state: Any = None
-        self.thread = self.handlers_ns = self.lap_ns = 0
-        self._wait_ns = self._step_ns = 0  # start of the current wait or step
-        self._handlers_before_ns = self._due_ns = 0
-        # Whether ITERATION_COMPLETED happened and is still to be added.
-        self._has_stepped = False
-        # Whether a run is measured, and whether its next event shows which thread runs it.
-        self._is_open = self._awaits_engine = False
+        self.thread = self.at = self.handlers_ns = self.lap_ns = 0
+        # Start of the current wait or step; -1 for an interrupted step.
+        self._wait_ns = self._step_ns = 0
+        self._waited_ns = -1
+        self._handlers_before_ns = self._stepped_at = 0
+        self._due_ns: float = 0
+        self._may_join = engine.last_event_name not in (None, Events.COMPLETED)
+        self._paused_in_epoch: bool | None = None
         self._has_warned = False
         engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
@@ -166,55 +186,46 @@ class EngineClock:
 
     def add(self, listener: Any) -> None:
         """Add a listener, also in the middle of a run."""
-        if listener in self._listeners:
-            return
-        self._listeners.append(listener)
-        engine: Any = self._engine()
-        is_first = len(self._listeners) == 1
-        if is_first and engine.last_event_name not in (None, Events.COMPLETED):
-            self._restart()
-            self._awaits_engine = True
-        if self._is_open:
-            listener.begin(self.times)
+        self._due_ns = 0
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+            if self.times.began:
+                listener.begin(self.times)
 
     def remove(self, listener: Any) -> None:
         """Remove a listener; without listeners the engine is restored."""
         if listener in self._listeners:
-            if self._is_open:
+            if self.times.began:
                 listener.end(self.times.now())
             self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners:
-            self._close()
+            self.times, self.thread, self._paused_in_epoch = RunTimes(), 0, None
             engine._event_handlers = engine._event_handlers.plain()  # noqa: SLF001
-
-    def _close(self) -> None:
-        self.thread, self._is_open, self._awaits_engine = 0, False, False
 
     # ------------------------------------------------------------ functions for the table
 
-    def timed(self, event: Any, function: Any, others: list[HandlerTimes]) -> Any:
+    def timed(self, event: Any, function: Any, taken: set[str]) -> Any:
         """Return a handler that adds up its durations."""
         filtered = vars(function).get("_parent") if type(function) is FunctionType else None
         handler = function if filtered is None else filtered()
         own_name = _name_of(handler)
-        taken = {one.name for one in others}
         numbered = (f"{own_name} #{number}" for number in itertools.count(2))
         name = next(one for one in itertools.chain([own_name], numbered) if one not in taken)
-        times = self.times.of_event(event).of_handler(name, own_name)
-        found = _behind_filter(function, handler, self._timed(times, handler))
-        found = self._timed(times, function) if found is None else found
+        mark = _Mark(event, function, name, own_name)
+        mark.bind(self.times)
+        found = _behind_filter(function, handler, self._timed(mark, handler))
+        found = self._timed(mark, function) if found is None else found
         found._parent = lambda: handler  # noqa: SLF001 - so Ignite finds and removes it
-        found._seamark = _Mark(function, times)  # noqa: SLF001 - a mark of our own
+        found._seamark = mark  # noqa: SLF001 - a mark of our own
         found.__qualname__ = own_name
         return found
 
-    def _timed(self, own: HandlerTimes, handler: Any) -> Any:
-        times, of_event, add = self.times, own.of_event, own.waiting.extend
-        event, ahead, is_frequent = of_event.key, of_event.ahead, of_event.key in FREQUENT
+    def _timed(self, mark: _Mark, handler: Any) -> Any:
+        ahead, is_frequent = int(mark.event in _BEFORE_STEP), mark.event in FREQUENT
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != self.thread and not self._admit(event, counts=False):
+            if get_ident() != self.thread and not self._admits_handler(mark.event):
                 return handler(*args, **kwargs)
             before_ns, start_ns = self.handlers_ns, perf_counter_ns()
             try:
@@ -223,13 +234,13 @@ class EngineClock:
                 took_ns = perf_counter_ns() - start_ns
                 inside_ns = self.handlers_ns - before_ns
                 self.handlers_ns = before_ns + took_ns
-                add((times.at + ahead if is_frequent else self._position(), took_ns))
-                of_event.spent_ns += took_ns
-                if inside_ns or not self.lap_ns:
-                    outside_ns = 0 if self.lap_ns else took_ns - inside_ns
-                    for one in (own, of_event):
-                        one.nested_ns += inside_ns
-                        one.outside_ns += outside_ns
+                at = self.at + ahead if is_frequent else self._position()
+                mark.add((at, took_ns))
+                mark.event_times.spent_ns += took_ns
+                if inside_ns:
+                    mark.times.nested_ns += inside_ns
+                if not self.lap_ns:
+                    mark.times.outside_ns += took_ns - inside_ns
 
         return timed
 
@@ -244,7 +255,7 @@ class EngineClock:
         }.get(event)
         last = {
             Events.GET_BATCH_STARTED: self._begin_wait,
-            Events.GET_BATCH_COMPLETED: None,  # until the step
+            Events.GET_BATCH_COMPLETED: None,  # reported with the step
             Events.ITERATION_STARTED: self._begin_step,
             Events.ITERATION_COMPLETED: None,  # until the next step or the end of the epoch
             Events.EPOCH_COMPLETED: self._end_epoch,
@@ -254,7 +265,8 @@ class EngineClock:
         return before, [] if last is None else [self._probe(event, last, is_last=True)]
 
     def _probe(self, event: Any, act: Any, *, is_last: bool) -> Any:
-        of_event = self.times.of_event(event)
+        mark = _Mark(event)
+        mark.bind(self.times)
         has_row = is_last and event not in FREQUENT
 
         def probe(*_args: Any, **_kwargs: Any) -> None:
@@ -263,31 +275,156 @@ class EngineClock:
                 if get_ident() != self.thread and not self._admit(event, counts=is_last):
                     return
                 if has_row:
-                    of_event.happened(self._position())
+                    mark.event_times.happened(self._position())
                 act(now_ns)
             except Exception as error:  # noqa: BLE001 - training comes first
-                let_pass(error)
-                self._close()
-                log.warning("seamark: the time profiler stops measuring this run: %r", error)
+                self._fail(error)
 
         made: Any = probe
-        made._seamark = _PROBE  # noqa: SLF001 - a mark of our own
+        made._seamark = mark  # noqa: SLF001 - a mark of our own
         return made
 
     def _position(self) -> int:
         with quietly():  # users may assign anything to a state
             return position(self.state.epoch, self.state.iteration)
-        return self.times.at
+        return self.at
+
+    def _admits_handler(self, event: Any) -> bool:
+        try:
+            return self._admit(event, counts=False)
+        except Exception as error:  # noqa: BLE001 - training comes first
+            self._fail(error)
+            return False
+
+    # ------------------------------------------------------------ the phases of a run
+
+    def _open(self, now_ns: int, *, in_epoch: bool = False) -> None:
+        self._end_run(now_ns)
+        engine: Any = self._engine()
+        self.state = engine.state
+        has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
+        gpu, rest = GpuTimes() if has_gpu else None, weakref.WeakMethod(self._add_rest)
+        self.times = RunTimes(self.state, gpu, epochs=int(in_epoch), rest=rest)
+        for _, _, mark in engine._event_handlers.marked():  # noqa: SLF001
+            if mark is not None:
+                mark.bind(self.times)
+        self.at = position(self.state.epoch, self.state.iteration)
+        self.lap_ns = now_ns if in_epoch else 0
+        *self._before, self._stepped = map(self.times.of_event, FREQUENT)
+        self._waited_ns = -1
+        self.thread, self._may_join, self._paused_in_epoch = get_ident(), False, None
+        for one in self._listeners:
+            one.begin(self.times)
+
+    def _begin_epoch(self, now_ns: int) -> None:
+        self._end_epoch(now_ns)
+        self.at, self.lap_ns = position(self.state.epoch, self.state.iteration), now_ns
+        self.times.epochs += 1
+
+    def _end_epoch(self, now_ns: int) -> None:
+        if self._wait_ns and self.state.batch is not None:
+            self._end_wait(now_ns)
+        self.times.steps.extend(self._rest())
+        for one in (*self._before, self._stepped):
+            one.spent_ns = 0
+        self._waited_ns = -1
+        self._stop_clock(now_ns)
+
+    def _stop_clock(self, now_ns: int) -> None:
+        if self.lap_ns:
+            self.times.epochs_ns += now_ns - self.lap_ns
+        self.lap_ns = self._wait_ns = self._step_ns = self._stepped_at = 0
+
+    def _rest(self) -> tuple[int, ...]:
+        """Return the rows of an interrupted step and of the one before."""
+        came = self._waited_ns >= 0
+        happened = (came or self._wait_ns, came, self._step_ns)
+        pairs = zip(self._before, happened, strict=True)
+        spent_ns = [one.spent_ns if yes or one.spent_ns else -1 for one, yes in pairs]
+        at = self.at if self._step_ns else self.at + 1
+        return at, self._waited_ns, -1, self._stepped_at, *spent_ns, self._stepped.spent_ns
+
+    def _add_rest(self, times: RunTimes) -> None:
+        """Add pending times of a step or event, which may never end, to a copy."""
+        times.steps.extend(self._rest())
+        for one in times.events.values():
+            if one.spent_ns and one.key not in FREQUENT:
+                one.happened(self._position())
+
+    def _begin_wait(self, _now_ns: int) -> None:
+        self._handlers_before_ns = self.handlers_ns
+        self._wait_ns = perf_counter_ns()  # earlier times do not belong to it
+
+    def _end_wait(self, now_ns: int) -> None:
+        handlers_ns = self.handlers_ns - self._handlers_before_ns
+        self._waited_ns, self._wait_ns = now_ns - self._wait_ns - handlers_ns, 0
+
+    def _begin_step(self, now_ns: int) -> None:
+        if self._wait_ns:
+            self._end_wait(now_ns)
+        state = self.state
+        self.at = (state.epoch << POSITION_SHIFT) + state.iteration
+        if self.times.gpu is not None:
+            self.times.gpu.begin()
+        self._handlers_before_ns = self.handlers_ns
+        self._step_ns = perf_counter_ns()
+
+    def _end_step(self, now_ns: int) -> None:
+        times, at, began_ns, stepped = self.times, self.at, self._step_ns, self._stepped
+        took_ns = now_ns - began_ns if began_ns > 0 else -1
+        fetch, fetched, step = self._before
+        spent_ns = fetch.spent_ns, fetched.spent_ns, step.spent_ns, stepped.spent_ns
+        times.steps.extend((at, self._waited_ns, took_ns, self._stepped_at, *spent_ns))
+        fetch.spent_ns = fetched.spent_ns = step.spent_ns = stepped.spent_ns = 0
+        if self.handlers_ns != self._handlers_before_ns and began_ns > 0:
+            times.processing.nested_ns += self.handlers_ns - self._handlers_before_ns
+        if self.lap_ns:
+            times.epochs_ns += now_ns - self.lap_ns
+        self._waited_ns, self._step_ns, self._stepped_at, self.lap_ns = -1, 0, at, now_ns
+        if times.gpu is not None:
+            times.gpu.end(at)
+        if now_ns >= self._due_ns or len(times.steps) > _FULL:
+            self._report(now_ns)
+
+    def _report(self, now_ns: int) -> None:
+        self.times.flush()
+        for one in self._listeners:
+            if now_ns >= one.due_ns:
+                one.end_iteration(now_ns, self.state.iteration)
+        self._due_ns = min([now_ns + _FLUSH_EVERY_NS, *(one.due_ns for one in self._listeners)])
+
+    def _pause(self, now_ns: int) -> None:
+        # No event marks the continuation of a wait or step: it has no time, unless its batch
+        # arrived.
+        if self._wait_ns and self.state.batch is not None:
+            self._end_wait(now_ns)
+        self._paused_in_epoch = bool(self.lap_ns)
+        began = -1 if self._step_ns else 0
+        ended_ns, self._stepped.spent_ns = self._stepped.spent_ns, 0
+        self.times.steps.extend((0, -1, -1, self._stepped_at, -1, -1, -1, ended_ns))
+        self._stop_clock(now_ns)
+        self.thread, self._step_ns = 0, began
+
+    def _end_run(self, now_ns: int) -> None:
+        """Notify the listeners before the last handlers, which may end the recorded run."""
+        if self.times.began:
+            self._end_epoch(now_ns)
+            for one in self._listeners:
+                one.end(self.times)
 
     def _admit(self, event: Any, *, counts: bool) -> bool:
         """Return whether to time an event fired by a thread that has not run the engine so far."""
-        if self._awaits_engine:
-            self.thread, self._awaits_engine = get_ident(), False
-            if event not in _OUTSIDE_EPOCHS:
-                self.lap_ns, self.times.epochs = perf_counter_ns(), max(1, self.times.epochs)
+        if event == Events.STARTED:
             return True
-        if event == Events.STARTED or not self._is_open:
-            return bool(event == Events.STARTED)
+        if not self.times.began:
+            if self._may_join and event in _CORE:
+                self._open(perf_counter_ns(), in_epoch=event in _IN_EPOCH)
+                self.at -= event == Events.ITERATION_STARTED  # already counted
+            return self.times.began
+        if self._paused_in_epoch is not None:
+            self.lap_ns = perf_counter_ns() if self._paused_in_epoch else 0
+            self.thread, self._paused_in_epoch = get_ident(), None
+            return True
         with LOCK:
             self.times.events_elsewhere += counts
             is_first, self._has_warned = not self._has_warned, True
@@ -298,93 +435,9 @@ class EngineClock:
             )
         return False
 
-    # ------------------------------------------------------------ the phases of a run
-
-    def _restart(self) -> None:
-        engine: Any = self._engine()
-        self.state = engine.state
-        table = list(engine._event_handlers.values())  # noqa: SLF001
-        has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
-        handlers = [one for entries in table for one in entries.times()]
-        self.times.restart(self.state, GpuTimes() if has_gpu else None, handlers)
-        self.times.at = self._position()
-        self.lap_ns = self._wait_ns = self._step_ns = 0
-        self._has_stepped, self._is_open = False, True
-
-    def _open(self, now_ns: int) -> None:
-        self._end_run(now_ns)
-        self._restart()
-        self.thread = get_ident()
-        for one in self._listeners:
-            one.begin(self.times)
-
-    def _begin_epoch(self, now_ns: int) -> None:
-        self._end_epoch(now_ns)
-        self.times.at, self.lap_ns = self._position(), now_ns
-        self.times.epochs += 1
-
-    def _end_epoch(self, now_ns: int) -> None:
-        if self._wait_ns and self.state.batch is not None:
-            self._end_wait(now_ns, self.times.at + 1)
-        self._add_completed()
-        self.times.settle()
-        if self.lap_ns:
-            self.times.epochs_ns += now_ns - self.lap_ns
-        self.lap_ns = self._wait_ns = self._step_ns = 0
-
-    def _add_completed(self) -> None:
-        if self._has_stepped:
-            self._has_stepped = False
-            self._stepped.happened(self.times.at)
-
-    def _begin_wait(self, _now_ns: int) -> None:
-        self._add_completed()
-        self._fetch.happened(self.times.at + 1)
-        self._handlers_before_ns = self.handlers_ns
-        self._wait_ns = perf_counter_ns()  # earlier times do not belong to it
-
-    def _end_wait(self, now_ns: int, at: int) -> None:
-        handlers_ns = self.handlers_ns - self._handlers_before_ns
-        self.times.dataflow.waiting.extend((at, now_ns - self._wait_ns - handlers_ns))
-        self._wait_ns = 0
-
-    def _begin_step(self, now_ns: int) -> None:
-        times, state = self.times, self.state
-        times.at = at = (state.epoch << POSITION_SHIFT) + state.iteration
-        if self._wait_ns:
-            self._end_wait(now_ns, at)
-        self._fetched.happened(at)
-        self._start.happened(at)
-        if times.gpu is not None:
-            times.gpu.begin()
-        self._handlers_before_ns = self.handlers_ns
-        self._step_ns = perf_counter_ns()
-
-    def _end_step(self, now_ns: int) -> None:
-        times = self.times
-        if self._step_ns:
-            times.processing.waiting.extend((times.at, now_ns - self._step_ns))
-            times.processing.nested_ns += self.handlers_ns - self._handlers_before_ns
-        if self.lap_ns:
-            times.epochs_ns += now_ns - self.lap_ns
-        self._step_ns, self._has_stepped, self.lap_ns = 0, True, now_ns
-        if times.gpu is not None:
-            times.gpu.end(times.at)
-        if now_ns >= self._due_ns or len(times.processing.waiting) > _FULL:
-            self._due_ns = now_ns + _FLUSH_EVERY_NS
-            times.flush()
-            for one in self._listeners:
-                one.end_iteration(now_ns, self.state.iteration)
-
-    def _pause(self, now_ns: int) -> None:
-        # No event marks the continuation of a wait or step: it has no time, unless its batch
-        # arrived.
-        self._end_epoch(now_ns)
-        self.thread, self._awaits_engine = 0, True
-
-    def _end_run(self, now_ns: int) -> None:
-        """Notify the listeners before the last handlers, which may end the recorded run."""
-        if self._is_open:
-            self._end_epoch(now_ns)
-            for one in self._listeners:
-                one.end(self.times)
+    def _fail(self, error: Exception) -> None:
+        """Stop measuring in this run, and warn once."""
+        let_pass(error)
+        self.times, self.thread, self._may_join = RunTimes(), 0, False
+        self._paused_in_epoch = None
+        log.warning("seamark: the time profiler stops measuring this run: %r", error)

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import logging
+import math
 import os
 import sys
 import weakref
@@ -19,12 +20,12 @@ from typing import Any, ClassVar, Final, Literal
 
 import ignite.handlers
 import torch
-from ignite.engine import Engine
+from ignite.engine import Engine, Events
 
 from seamark.errors import ArgumentError
 from seamark.ignite import _host
 from seamark.ignite._clock import EngineClock
-from seamark.ignite._times import EventTimes, RunTimes
+from seamark.ignite._times import IGNORED, EventTimes, RunTimes
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 from seamark.profiling import (
     Durations,
@@ -104,6 +105,11 @@ class EngineProfiler(ABC):
 
     # ------------------------------------------------------------ called by the clock
 
+    @property
+    def due_ns(self) -> float:
+        """Time of the next call of `end_iteration`, by ``time.perf_counter_ns``."""
+        return math.inf if self._record is None else self._record.due_ns
+
     def begin(self, times: RunTimes) -> None:
         self.times = times
         self._is_summed_up = False
@@ -112,7 +118,6 @@ class EngineProfiler(ABC):
             self._record.at_end(self._sum_up)  # an exception ends a run without an event
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
-        """Record the means of about a second."""
         if self._record is not None:
             self._record.row(now_ns, self._sources(self.times), iteration)
 
@@ -125,14 +130,15 @@ class EngineProfiler(ABC):
 
     def _sum_up(self) -> None:
         if self._record is not None and not self._is_summed_up:
+            times = self._times()
             self._is_summed_up = True
             self._summed_up_ns = perf_counter_ns()
-            times = self._times()
             iteration = position_parts(times.processing.last_at)[1]
             self._record.row(self._summed_up_ns, self._sources(times), iteration)
-            self._summarize(self._record, times)
+            self._summarize(self._record)
 
-    def _summarize(self, record: TimesInRun, times: RunTimes) -> None:
+    def _summarize(self, record: TimesInRun) -> None:
+        times = self._times()
         record.summary(self._sources(times), times.breakdown(by_handler=self._by_handler))
 
     def _sources(self, times: RunTimes) -> list[Durations]:
@@ -171,7 +177,7 @@ class EngineProfiler(ABC):
         """
         record = TimesInRun(run, namespace, self._kind)
         if self.times.began:
-            self._summarize(record, self._times())
+            self._summarize(record)
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -255,7 +261,7 @@ class BasicTimeProfiler(EngineProfiler):
 
     _kind = "events"
     _by_handler = False
-    events_to_ignore: ClassVar[list[Any]] = ignite.handlers.BasicTimeProfiler.events_to_ignore
+    events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
 
     def _reported(self) -> list[EventTimes]:
         events = list(self._times().events.values())

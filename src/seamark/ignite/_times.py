@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import copy
+import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import torch
 from ignite.engine import Events
 
 from seamark.profiling import LOCK, Breakdown, Durations
 
+IGNORED: Final = frozenset(
+    {
+        "EXCEPTION_RAISED",
+        "TERMINATE",
+        "TERMINATE_SINGLE_EPOCH",
+        "DATALOADER_STOP_ITERATION",
+        "INTERRUPT",
+    }
+)
+"""Names of the events that Ignite's profilers ignore."""
+
 _UNREAD: Final = 1024
+
+
 FREQUENT: Final = (
     Events.GET_BATCH_STARTED,
     Events.GET_BATCH_COMPLETED,
@@ -27,48 +42,35 @@ class EventTimes(Durations):
 
     Attributes:
         key: The event.
-        label: Description as a part of an epoch.
-        ahead: 1 for the events of a step whose position is known only after their handlers ran.
         spent_ns: Time of the handlers called since the last occurrence of the event.
         handlers: Times of each handler, by unique name.
+        names: Names of the handlers as shown by Ignite.
     """
 
     def __init__(self, event: Any) -> None:
         super().__init__("event", str(getattr(event, "name", event)))
-        self.key, self.ahead = event, int(event in FREQUENT[:3])
-        self.label = f"the handlers of {self.name}"
+        self.key, self.spent_ns = event, 0
+        self.handlers: dict[str, Durations] = {}
+        self.names: list[str] = []
 
-    def clear(self) -> None:
-        super().clear()
-        self.spent_ns = 0
-        self.handlers: dict[str, HandlerTimes] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the handlers as shown by Ignite."""
-        return [one.own_name for one in list(self.handlers.values())]
-
-    def of_handler(self, name: str, own_name: str) -> HandlerTimes:
+    def of_handler(self, name: str, own_name: str) -> Durations:
         with LOCK:
-            return self.handlers.setdefault(name, HandlerTimes(self, name, own_name))
+            if name not in self.handlers:
+                self.handlers[name] = Durations("handler", name, self.name)
+                self.names.append(own_name)
+            return self.handlers[name]
 
     def happened(self, at: int) -> None:
         self.waiting.extend((at, self.spent_ns))
         self.spent_ns = 0
 
-
-class HandlerTimes(Durations):
-    """Times of a handler, whose name is unique among those of its event.
-
-    Attributes:
-        of_event: Times of its event.
-        own_name: Name as shown by Ignite.
-    """
-
-    def __init__(self, of_event: EventTimes, name: str, own_name: str) -> None:
-        super().__init__("handler", name, of_event.name)
-        self.of_event, self.own_name = of_event, own_name
-        self.label = f"the handler {name} on {of_event.name}"
+    def settle(self) -> None:
+        """Add up the pending times of the handlers."""
+        handlers = list(self.handlers.values())
+        self.nested_ns = sum(one.nested_ns for one in handlers)
+        for one in handlers:
+            one.in_epochs_ns = one.own_ns - one.outside_ns
+        self.in_epochs_ns = sum(one.in_epochs_ns for one in handlers)
 
 
 class GpuTimes(Durations):
@@ -116,30 +118,35 @@ class RunTimes:
     """Times of a run of an engine so far: steps (`processing`), waits for batches, and events.
 
     Attributes:
-        at: Position of the latest step.
+        steps: Pending values of each iteration: position, times of wait and step (-1 for none),
+            position of the previous iteration, and times of the handlers of `FREQUENT`, the last of
+            which belongs to the previous iteration.
         events: Times of the handlers of each event.
-        began: Whether a run was measured.
         epochs: Number of started epochs, including one that was joined midway.
         epochs_ns: Duration of these epochs so far, without pauses.
         events_elsewhere: Number of events fired by other threads, which are not timed.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        state: Any = None,
+        gpu: GpuTimes | None = None,
+        epochs: int = 0,
+        rest: Callable[[], Callable[[RunTimes], None] | None] | None = None,
+    ) -> None:
+        self.steps: list[int] = []
         self.processing = Durations("processing", "processing")
         self.dataflow = Durations("dataflow", "dataflow")
         self.events = {event: EventTimes(event) for event in Events}
-        self.restart(None, None, ())
+        self.gpu = gpu
+        self.began = state is not None
+        self.max_epochs: int | None = getattr(state, "max_epochs", None)
+        self.events_elsewhere = self.epochs_ns = 0
+        self.epochs = epochs
+        self._rest = rest
 
-    def restart(self, state: Any, gpu: GpuTimes | None, handlers: Sequence[HandlerTimes]) -> None:
-        """Clear all times for the next run, which has the given handlers."""
-        with LOCK:
-            self.gpu, self.began = gpu, state is not None
-            self.max_epochs: int | None = getattr(state, "max_epochs", None)
-            self.at = self.events_elsewhere = self.epochs_ns = self.epochs = 0
-            for one in (self.processing, self.dataflow, *self.events.values(), *handlers):
-                one.clear()
-            for handler in handlers:
-                handler.of_event.handlers[handler.name] = handler
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_rest": None}
 
     def of_event(self, event: Any) -> EventTimes:
         with LOCK:
@@ -147,21 +154,33 @@ class RunTimes:
 
     def flush(self) -> None:
         """Add the pending durations."""
-        for one in (*self.sources(by_handler=True), *list(self.events.values())):
-            one.flush()
-
-    def settle(self) -> None:
-        """Add the times of handlers of an event or step that may never end."""
-        for one in list(self.events.values()):
-            if one.spent_ns:
-                one.happened(self.at + one.ahead)
+        with LOCK:
+            taken = self.steps[:]
+            del self.steps[: len(taken)]
+            # Twice as fast as making an array from a list.
+            rows = np.ndarray((len(taken) // 8, 8), np.int64, struct.pack(f"{len(taken)}q", *taken))
+            at, waited, took, stepped_at, *spent = rows.T
+            self.dataflow.add(at[waited >= 0], waited[waited >= 0])
+            self.processing.add(at[took >= 0], took[took >= 0])
+            for each, places, spent_ns in zip(
+                FREQUENT, (at, at, at, stepped_at), spent, strict=True
+            ):
+                happened = (places > 0) & (spent_ns >= 0)
+                self.events[each].add(places[happened], spent_ns[happened])
+        for event in list(self.events.values()):
+            for one in (event, *list(event.handlers.values())):
+                one.flush()
 
     def now(self) -> RunTimes:
         """Return a complete copy, after waiting for the device."""
         self.flush()  # copying number by number is slow
         with LOCK:
             found = copy.deepcopy(self)
-        found.settle()
+        if self._rest is not None and (add := self._rest()) is not None:
+            add(found)
+        found.flush()
+        for one in list(found.events.values()):
+            one.settle()
         return found
 
     # ------------------------------------------------------------ results
@@ -171,27 +190,33 @@ class RunTimes:
         found = [self.processing, self.dataflow]
         return found if self.gpu is None else [*found, self.gpu]
 
-    def handlers(self) -> list[HandlerTimes]:
+    def sources(self, *, by_handler: bool) -> list[Durations]:
+        # Events that Ignite's profilers ignore are left out unless they happened or have handlers.
+        if by_handler:
+            return self.phases() + self.handlers()
+        return self.phases() + [
+            one
+            for one in list(self.events.values())
+            if one.name not in IGNORED or one.names or one.moments.count
+        ]
+
+    def handlers(self) -> list[Durations]:
         events = list(self.events.values())
         return [one for event in events for one in list(event.handlers.values())]
-
-    def parts(self, *, by_handler: bool) -> list[Any]:
-        """Return the handlers, or the events that happened or have handlers."""
-        if by_handler:
-            return self.handlers()
-        events = list(self.events.values())
-        return [one for one in events if one.handlers or one.moments.count]
-
-    def sources(self, *, by_handler: bool) -> list[Durations]:
-        return self.phases() + self.parts(by_handler=by_handler)
 
     def breakdown(self, *, by_handler: bool) -> Breakdown:
         parts = [
             ("processing (the step itself)", self.processing.own_ns),
             ("dataflow (waiting for data)", self.dataflow.own_ns),
         ]
-        found = self.parts(by_handler=by_handler)
-        parts += [(one.label, one.own_ns - one.outside_ns) for one in found]
+        if by_handler:
+            parts += [
+                (f"the handler {one.name} on {one.event}", one.in_epochs_ns)
+                for one in self.handlers()
+            ]
+        else:
+            events = list(self.events.values())
+            parts += [(f"the handlers of {one.name}", one.in_epochs_ns) for one in events]
         epochs = max(1, self.epochs)
         in_seconds = tuple((name, ns / 1e9 / epochs) for name, ns in parts if ns > 0)
         whole_ns = max(self.epochs_ns, sum(ns for _, ns in parts))  # a step may be unfinished

@@ -102,7 +102,7 @@ class Durations:
     Attributes:
         waiting: Pending positions and durations, alternating.
         nested_ns: Part of the total that is also timed elsewhere.
-        outside_ns: Part of the rest that is outside of epochs.
+        in_epochs_ns: Part of the rest within epochs; `outside_ns` is the other part.
         min_at: Position of the first minimum.
     """
 
@@ -111,14 +111,9 @@ class Durations:
     ) -> None:
         self.kind, self.name, self.event, self.clock = kind, name, event, clock
         self.waiting: list[int] = []  # extending an array is four times slower
-        self._limit = limit
-        self.clear()
-
-    def clear(self) -> None:
-        """Remove all durations."""
-        self.waiting.clear()
-        self.nested_ns = self.outside_ns = 0
+        self.nested_ns = self.in_epochs_ns = self.outside_ns = 0
         self.min_at = self.max_at = self.last_at = 0
+        self._limit = limit
         self._moments = Moments()
         self._blocks: list[Ints] = []
         self._kept = 0

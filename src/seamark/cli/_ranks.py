@@ -11,6 +11,7 @@ import click
 
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps
 from seamark.reading.rank_words import rank_problems, rank_timings
+from seamark.reading.words import seconds_text
 
 if TYPE_CHECKING:
     from seamark.cli._runs import RunRef
@@ -80,16 +81,6 @@ def _table(screen: Screen, timings: Sequence[RankTiming]) -> None:
         ]
         rows.append(row)
     screen.table(columns, rows)
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a short time with its unit: ``"61.3 ms"``; empty for NaN."""
-    if math.isnan(seconds):
-        return ""
-    for least, unit, size in ((1, "s", 1), (1e-3, "ms", 1e3)):
-        if seconds >= least:
-            return f"{seconds * size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} us"
 
 
 def verdict(timings: Sequence[RankTiming]) -> str:

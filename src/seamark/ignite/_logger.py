@@ -59,15 +59,12 @@ class CheckpointRecorder:
             wanted = wanted | event
         return engine.add_event_handler(wanted, self)
 
-    def __call__(self, *_args: Any, **_kwargs: Any) -> None:
-        """Record the current files of the handler. Never raises."""
-        self._update(is_end=False)
-
     def settle(self) -> None:
         """Synchronize the record with the disk at the end. Never raises."""
-        self._update(is_end=True)
+        self(is_end=True)
 
-    def _update(self, *, is_end: bool) -> None:
+    def __call__(self, *_args: Any, is_end: bool = False, **_kwargs: Any) -> None:
+        """Record the current files of the handler. Never raises."""
         run, base = target_of(self._logger, "attach_checkpoint")
         with dropping(run, "checkpoints", "checkpoints could not be recorded"):
             locations = self._locations()

@@ -48,6 +48,7 @@ class EngineProfiler(ABC):
 
     _kind: ClassVar[str]
     _by_handler: ClassVar[bool]
+    events_to_ignore: ClassVar[list[Any]] = []
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
         if cuda not in ("off", "events"):
@@ -148,6 +149,15 @@ class EngineProfiler(ABC):
 
     def _times(self) -> RunTimes:
         return self.times.now()
+
+    def _reported(self) -> list[EventTimes]:
+        events = list(self._times().events.values())
+        return [one for one in events if one.key not in self.events_to_ignore]
+
+    @property
+    def event_handlers_names(self) -> dict[Any, list[str]]:
+        """Names of the handlers of each event."""
+        return {one.key: one.names for one in self._reported()}
 
     def stats(self) -> list[TimeStat]:
         """Return statistics of the latest run, at any time.
@@ -263,10 +273,6 @@ class BasicTimeProfiler(EngineProfiler):
     _by_handler = False
     events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
 
-    def _reported(self) -> list[EventTimes]:
-        events = list(self._times().events.values())
-        return [one for one in events if one.key not in self.events_to_ignore]
-
     def get_results(self) -> dict[str, dict[str, Any]]:
         """Return aggregated times of the latest run, in seconds.
 
@@ -346,11 +352,6 @@ class BasicTimeProfiler(EngineProfiler):
     def event_handlers_times(self) -> dict[Any, torch.Tensor]:
         """Seconds of all handlers together for each occurrence of an event, by event."""
         return {one.key: torch.tensor(_seconds_of(one)) for one in self._reported()}
-
-    @property
-    def event_handlers_names(self) -> dict[Any, list[str]]:
-        """Names of the handlers of each event."""
-        return {one.key: one.names for one in self._reported()}
 
     @property
     def max_epochs(self) -> int | None:
@@ -460,13 +461,8 @@ class HandlersTimeProfiler(EngineProfiler):
         """Seconds of each call, by event and by name of the handler."""
         return {
             one.key: {source.name: _seconds_of(source) for source in list(one.handlers.values())}
-            for one in list(self._times().events.values())
+            for one in self._reported()
         }
-
-    @property
-    def event_handlers_names(self) -> dict[Any, list[str]]:
-        """Names of the handlers of each event."""
-        return {one.key: one.names for one in list(self._times().events.values())}
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:

@@ -18,6 +18,8 @@ from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
 from seamark.pictures.printing import without_middle
 from seamark.process.interrupts import quietly
+from seamark.reading.words import seconds_text
+from seamark.values._parameters import percent_encoded
 from seamark.values.arrays import Bools, Ints
 from seamark.values.statistics import SCALE, Moments
 
@@ -239,11 +241,7 @@ def _is_in_sample(numbers: Ints, every: int) -> Bools:
 
 def path_part(name: str) -> str:
     """Return a name as one part of a path: ``/``, ``%`` and control characters percent-encoded."""
-    return _NOT_IN_A_PATH.sub(_percent, name) or "%00"
-
-
-def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found.group().encode("utf-8", "surrogatepass"))
+    return _NOT_IN_A_PATH.sub(percent_encoded, name) or "%00"
 
 
 _PICTURE_PARTS: Final = 9
@@ -278,16 +276,9 @@ def largest_cost(breakdown: Breakdown) -> str:
     share = 100 * seconds / breakdown.whole_s
     of = breakdown.of if breakdown.epochs == 1 else f"{breakdown.of} (mean of {breakdown.epochs})"
     return (
-        f"The largest cost is {name}: {_seconds(seconds)} of the "
-        f"{_seconds(breakdown.whole_s)} of {of}, {share:.0f} %."
+        f"The largest cost is {name}: {seconds_text(seconds)} of the "
+        f"{seconds_text(breakdown.whole_s)} of {of}, {share:.0f} %."
     )
-
-
-def _seconds(value: float) -> str:
-    for factor, unit in ((1, "s"), (1e3, "ms")):
-        if value * factor >= 1:
-            return f"{value * factor:.3g} {unit}" if value < 1000 else f"{value:.0f} s"  # noqa: PLR2004
-    return f"{value * 1e6:.3g} us"  # it may be printed by a terminal without "µ"
 
 
 def picture(breakdown: Breakdown) -> bytes:
@@ -306,7 +297,7 @@ def picture(breakdown: Breakdown) -> bytes:
     figure = Figure(figsize=(9, 1.5 + 0.35 * len(parts)), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     bars = axes.barh(range(len(parts)), [seconds for _, seconds in parts])
-    shares = [(_seconds(seconds), 100 * seconds / breakdown.whole_s) for _, seconds in parts]
+    shares = [(seconds_text(seconds), 100 * seconds / breakdown.whole_s) for _, seconds in parts]
     axes.bar_label(bars, [f"{time}, {share:.1f} %" for time, share in shares], padding=3)
     axes.margins(x=0.4)
     axes.invert_yaxis()

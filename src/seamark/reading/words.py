@@ -139,6 +139,18 @@ def duration_words(seconds: float) -> str:
     return f"{whole // size} {unit} {rest} {lower}" if rest else f"{whole // size} {unit}"
 
 
+def seconds_text(seconds: float) -> str:
+    """Return a short time with its unit: ``"61.3 ms"``; empty for NaN."""
+    if math.isnan(seconds):
+        return ""
+    if seconds >= 1000:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    for least, unit, size in ((1, "s", 1), (1e-3, "ms", 1e3)):
+        if seconds >= least:
+            return f"{seconds * size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"  # it may be printed by a terminal without "µ"
+
+
 _LONG_BITS: Final = 2048
 """Number of bits below which Python converts every integer to decimal."""
 

@@ -259,7 +259,7 @@ def _text_of_key(key: Any) -> str:
 
 
 def _legal(key: str) -> str:
-    name = _ILLEGAL.sub(_percent, key)
+    name = _ILLEGAL.sub(percent_encoded, key)
     if not name:
         return "(empty)"
     if name[0] == "/" or name[-1] == "/" or "//" in name:
@@ -267,7 +267,8 @@ def _legal(key: str) -> str:
     return name
 
 
-def _percent(found: re.Match[str]) -> str:
+def percent_encoded(found: re.Match[str]) -> str:
+    """Return what a pattern matched, percent-encoded."""
     return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
 
 

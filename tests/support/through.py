@@ -21,7 +21,8 @@ from importlib import import_module
 from pathlib import Path
 
 from seamark.index.index import Index
-from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
+from seamark.journal.folder import RunFolder, iter_runs
+from seamark.paths import PROJECT_LOG
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.places import open_remote

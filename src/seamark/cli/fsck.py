@@ -20,7 +20,6 @@ from seamark.errors import ArgumentError, JournalError, SeamarkError
 from seamark.index.purging import PURGING, is_live
 from seamark.journal.folder import (
     DRAFT,
-    PROJECT_LOG,
     JournalFile,
     RunFolder,
     iter_runs,
@@ -28,7 +27,7 @@ from seamark.journal.folder import (
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import is_folder, names_in, open_file
-from seamark.paths import ARTIFACTS
+from seamark.paths import ARTIFACTS, PROJECT_LOG
 from seamark.process.interrupts import quietly
 from seamark.reading.words import clean, duration_words, human_bytes, plural
 

@@ -14,7 +14,8 @@ from seamark.cli import fsck
 from seamark.cli._app import EXIT_FAILURE, misuse, root_only
 from seamark.cli._runs import open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import note, progress_bar
-from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
+from seamark.journal.folder import RunFolder, iter_runs
+from seamark.paths import PROJECT_LOG
 from seamark.reading.names import CONFLICTS
 from seamark.reading.words import human_bytes, plural
 

@@ -11,9 +11,8 @@ from typing import Final
 
 from seamark.errors import PathError, RunNotFoundError
 from seamark.index.index import Index
-from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.safe import closing_fd, is_folder, locked, make_folder, open_folder
-from seamark.paths import check_project, home_of
+from seamark.paths import PROJECT_LOG, check_project, home_of
 from seamark.reading.catalog import Ref
 from seamark.reading.finding import Finder, splits
 from seamark.reading.names import Arrival, Conflict, RunName, settle, settle_artifact

@@ -21,9 +21,9 @@ import sqlalchemy as sa
 from seamark.errors import RunNotFoundError
 from seamark.index import looks
 from seamark.index.looks import RACY_NS, UnreadFolders, stat_of
-from seamark.journal.folder import PROJECT_LOG, RunFolder, is_run_id, iter_runs, purged_ids
+from seamark.journal.folder import RunFolder, is_run_id, iter_runs, purged_ids
 from seamark.journal.safe import is_folder
-from seamark.paths import MODELS, home_of, is_inside, projects_above
+from seamark.paths import MODELS, PROJECT_LOG, home_of, is_inside, projects_above
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.store.database import DamageError

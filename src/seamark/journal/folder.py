@@ -46,14 +46,12 @@ from seamark.journal.safe import fits, is_folder, names_in
 from seamark.paths import (
     ARTIFACTS,
     MODELS,
+    PROJECT_LOG,
     check_place,
     check_scope,
     home_of,
     kind_of,
     model_key,
-)
-from seamark.paths import (
-    PROJECT_LOG as PROJECT_LOG,  # noqa: PLC0414 - other modules import it from here
 )
 from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import host_name

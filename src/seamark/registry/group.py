@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import MissingFieldError, QueryError, ReadOnlyError
-from seamark.journal.folder import PROJECT_LOG, root_dir
+from seamark.journal.folder import root_dir
 from seamark.journal.writer import HEARTBEAT_S
 from seamark.opening.place import open_catalog, place_to_read
-from seamark.paths import check_name, given_path, home_of, is_inside, projects_above
+from seamark.paths import PROJECT_LOG, check_name, given_path, home_of, is_inside, projects_above
 from seamark.reading.tables import RunsTable, StringList
 from seamark.run.claims import check_set, first_free, place_of
 from seamark.store.query.expression import (

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
 from seamark.errors import ReadOnlyError
-from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
+from seamark.journal.folder import RunFolder, root_dir
 from seamark.opening.place import place_to_read
 from seamark.options.settings import check_argument, remotes_of
+from seamark.paths import PROJECT_LOG
 from seamark.pictures.drawing import PlotOptions, plot_runs
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.groups import GroupCurve, group_curves

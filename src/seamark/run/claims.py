@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
-from seamark.journal.folder import PROJECT_LOG, RunFolder
+from seamark.journal.folder import RunFolder
 from seamark.journal.reservations import Claim, Claims, claimant
+from seamark.paths import PROJECT_LOG
 from seamark.run.values import gather
 from seamark.values._numbers import argument_error
 

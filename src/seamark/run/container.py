@@ -11,10 +11,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from seamark.errors import ArgumentError, FamilyError
-from seamark.journal.folder import PROJECT_LOG
 from seamark.opening.place import open_catalog, remote_to_read
 from seamark.options.checks import TAGS
-from seamark.paths import check_writable, given_path, is_inside, projects_above
+from seamark.paths import PROJECT_LOG, check_writable, given_path, is_inside, projects_above
 from seamark.pictures.printing import show
 from seamark.process.interrupts import quietly
 from seamark.reading.html import html_or_text

@@ -17,10 +17,10 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
-from seamark.journal.folder import PROJECT_LOG, RunFolder
+from seamark.journal.folder import RunFolder
 from seamark.journal.rows import spoken
 from seamark.opening.place import open_catalog
-from seamark.paths import is_inside
+from seamark.paths import PROJECT_LOG, is_inside
 from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import NoReturn
 
 from seamark.errors import SeamarkError
 from seamark.index.purging import is_live, remove
-from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
+from seamark.journal.folder import RunFolder, iter_runs
 from seamark.journal.safe import is_folder
 from seamark.neptune.management.exceptions import ManagementOperationFailure, ProjectAlreadyExists
-from seamark.paths import ARTIFACTS, MODELS, home_of
+from seamark.paths import ARTIFACTS, MODELS, PROJECT_LOG, home_of
 from seamark.reading.catalog import Catalog, Ref
 
 _SUFFIXES = {

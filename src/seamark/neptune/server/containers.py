@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from seamark.errors import SeamarkError
-from seamark.journal.folder import PROJECT_LOG, hashed_run_id, mint_run_id
+from seamark.journal.folder import hashed_run_id, mint_run_id
 from seamark.neptune.server.answers import (
     ContainerNotFound,
     Given,
@@ -39,6 +39,7 @@ from seamark.neptune.server.projects import (
     wait_in,
 )
 from seamark.neptune.server.reading import ContainerReader, system_attributes
+from seamark.paths import PROJECT_LOG
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import asker, expect, expect_somebody, received, server_of

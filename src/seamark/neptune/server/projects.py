@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from seamark.errors import PathError
-from seamark.journal.folder import PROJECT_LOG, mint_run_id
-from seamark.paths import MODELS, check_key, check_place, home_of, is_inside, kind_of, model_key
+from seamark.journal.folder import mint_run_id
+from seamark.paths import (
+    MODELS,
+    PROJECT_LOG,
+    check_key,
+    check_place,
+    home_of,
+    is_inside,
+    kind_of,
+    model_key,
+)
 from seamark.server.access import Identity
 from seamark.server.accounts import tables
 from seamark.server.accounts.accounts import within

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.projects import Container, container_id
+from seamark.paths import PROJECT_LOG
 from seamark.server.failures import Refusal
 from seamark.store import schema
 from seamark.store.schema import state_of_row

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from fastapi import Query, Request, Response
 
 from seamark.errors import ArgumentError
-from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import Given, Routes, answer
 from seamark.neptune.server.containers import log_of, project_of
 from seamark.neptune.server.operations import BatchOperations, keep_content
 from seamark.neptune.server.projects import Container
 from seamark.neptune.server.reading import PLACE, files_of, hash_of
+from seamark.paths import PROJECT_LOG
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of

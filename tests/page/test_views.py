@@ -273,7 +273,7 @@ def test_the_lock_of_views_is_shared_by_the_group_and_follows_no_link(tmp_path):
     assert lock.stat().st_mode & 0o777 == 0o664
     lock.unlink()
     lock.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NotWritable, match=f"^cannot write to {lock}: "):
+    with pytest.raises(NotWritable, match=f"cannot write to {lock}: "):
         put(views, "b", "?1")
     assert not (tmp_path / "elsewhere").exists()
 

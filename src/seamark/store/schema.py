@@ -276,7 +276,7 @@ class PathNumbers:
     def _load(
         self, connection: sa.Connection, statement: Any, wanted: list[str] | list[int]
     ) -> list[tuple[Any, ...]]:
-        rows = self._database.rows(connection, statement, at=wanted)
+        rows = self._database.rows(connection, statement, at=wanted) if wanted else []
         self._add_to_cache(rows)
         return rows
 

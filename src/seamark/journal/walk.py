@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -75,26 +75,36 @@ class Frames:
         """Return the number of frames."""
         return len(self.place)
 
-    @property
-    def columns(self) -> tuple[Ints, ...]:
-        """The columns, in the order of a `RawFrame`."""
-        return self.place, self.kind, self.flags, self.aux, self.t, self.length
-
     def kinds(self) -> set[int]:
         """Return the kinds that occur."""
         return set(np.unique(self.kind).tolist())
 
     def raw(self, index: int) -> RawFrame:
         """Return the frame at an index."""
-        return cast("RawFrame", tuple(int(column[index]) for column in self.columns))
+        return (
+            int(self.place[index]),
+            int(self.kind[index]),
+            int(self.flags[index]),
+            int(self.aux[index]),
+            int(self.t[index]),
+            int(self.length[index]),
+        )
 
     def raws(self, which: Ints) -> list[RawFrame]:
         """Return the frames at some indices."""
-        return list(zip(*[column[which].tolist() for column in self.columns], strict=True))
+        columns = (self.place, self.kind, self.flags, self.aux, self.t, self.length)
+        return list(zip(*[column[which].tolist() for column in columns], strict=True))
 
     def upto(self, count: int) -> Frames:
         """Return the first ``count`` frames."""
-        return Frames(*(column[:count] for column in self.columns))
+        return Frames(
+            self.place[:count],
+            self.kind[:count],
+            self.flags[:count],
+            self.aux[:count],
+            self.t[:count],
+            self.length[:count],
+        )
 
     def some(self, kind: int, flag: int) -> list[RawFrame]:
         """Return the frames that have a kind or a flag."""

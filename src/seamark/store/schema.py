@@ -239,18 +239,23 @@ class PathNumbers:
     def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
         """Return the numbers of paths, by path; paths without a number are omitted."""
         kept = self._numbers
-        missing = [path for path in paths if path not in kept and can_hold(path)]
-        rows = self._load(connection, _BY_PATH, missing)
-        loaded = {path: number for number, path in rows}
-        both = ((path, kept.get(path, loaded.get(path))) for path in paths)
-        return {path: number for path, number in both if number is not None}
+        found = {path: kept[path] for path in paths if path in kept}
+        missing = [path for path in paths if path not in found and can_hold(path)]
+        if not missing:
+            return found
+        found.update(self._load(connection, _BY_PATH, missing))
+        return {path: found[path] for path in paths if path in found}
 
     def paths(self, connection: sa.Connection, numbers: Collection[int]) -> dict[int, str]:
         """Return the paths with these numbers, by number."""
         kept = self._paths
-        loaded = dict(self._load(connection, _BY_ID, [one for one in numbers if one not in kept]))
-        both = ((number, kept.get(number, loaded.get(number))) for number in numbers)
-        return {number: path for number, path in both if path is not None}
+        found = {number: kept[number] for number in numbers if number in kept}
+        missing = [number for number in numbers if number not in found]
+        if not missing:
+            return found
+        learned = self._load(connection, _BY_ID, missing)
+        found.update((number, path) for path, number in learned.items())
+        return {number: found[number] for number in numbers if number in found}
 
     def everything(self, connection: sa.Connection) -> dict[str, int]:
         """Return the numbers of all paths of all runs, by path."""
@@ -261,32 +266,33 @@ class PathNumbers:
 
     def ensure(self, paths: Iterable[str]) -> dict[str, int]:
         """Return numbers of paths; add new paths in one transaction, sorted to avoid deadlocks."""
-        wanted, kept = set(paths), self._numbers
-        found = {path: kept[path] for path in wanted if path in kept}
+        wanted, known = set(paths), self._numbers
+        found = {path: known[path] for path in wanted if path in known}
         if missing := sorted(wanted.difference(found)):
             with self._database.writing() as connection:
-                found |= self.known(connection, missing)
+                found.update(self._load(connection, _BY_PATH, missing))
                 fresh = sorted(wanted.difference(found))
                 self._database.run_many(connection, _INSERT_PATHS, zip(fresh, strict=True))
             if fresh:  # after the commit: a failed transaction frees its numbers
                 with self._database.reading() as connection:
-                    found |= self.known(connection, fresh)
+                    found.update(self._load(connection, _BY_PATH, fresh))
         return found
 
     def _load(
         self, connection: sa.Connection, statement: Any, wanted: list[str] | list[int]
-    ) -> list[tuple[Any, ...]]:
-        rows = self._database.rows(connection, statement, at=wanted) if wanted else []
-        self._add_to_cache(rows)
-        return rows
+    ) -> dict[str, int]:
+        return self._add_to_cache(self._database.rows(connection, statement, at=wanted))
 
-    def _add_to_cache(self, rows: Iterable[tuple[Any, ...]]) -> None:
+    def _add_to_cache(self, rows: Iterable[tuple[int, str]]) -> dict[str, int]:
+        found: dict[str, int] = {}
         for number, path in rows:
+            found[path] = number
             if path not in self._numbers:
                 self._bytes += _BYTES_PER_PATH + sys.getsizeof(path)
             self._numbers[path], self._paths[number] = number, path
         if self._bytes > MOST_BYTES:
             self._numbers, self._paths, self._bytes = {}, {}, 0
+        return found
 
 
 _OPEN_SILENCE_NS: Final = 50 * 10**9

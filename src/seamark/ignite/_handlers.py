@@ -332,7 +332,7 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
         target, at = self.path(filename), join_path(base, str(filename))
         with dropping(run, "checkpoints", f"checkpoint {filename!r} could not be removed"):
             target.unlink(missing_ok=True)
-            run.session.recorder.values.record_op({"op": "delete", "paths": [at]})
+            run.session.record_op({"op": "delete", "paths": [at]})
             run.session.content.prune(at)
 
     def _recorder(self) -> tuple[Run, str] | None:

@@ -290,7 +290,7 @@ class SeamarkLogger(DeprecatedMethods):
         self._note({self._path("status"): Atom("string", str(status))})
         state, error = _host.state_after(status, sys.exc_info()[1])
         if state not in (None, run.written_state):
-            run.session.ending.rest(state, error=error)
+            run.session.rest(state, error=error)
         # A stage may fail between saving a configuration and `log_graph`.
         hide_in_files(run.folder.files_dir, run.session.secrets)
         self._began_in = 0  # no process

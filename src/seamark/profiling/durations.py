@@ -410,7 +410,7 @@ class TimesInRun:
         """Call a function when the run is about to end, once for each run."""
         if self._ends_with is not self._session:
             self._ends_with = self._session
-            self._session.lifecycle.before_end(call)
+            self._session.before_end(call)
 
     def skip(self, sources: Iterable[Durations]) -> None:
         """Skip the durations up to now."""

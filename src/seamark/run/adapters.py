@@ -350,7 +350,7 @@ class CheckpointSet:
             return
         if not is_url(location) and not Path(location).parent.is_dir():
             return
-        if not self._run.session.recorder.values.record_op({"op": "delete", "paths": [file.path]}):
+        if not self._run.session.record_op({"op": "delete", "paths": [file.path]}):
             file.removable = math.inf  # the disk was full: every save checks it
             return
         file.stamp, file.removable = None, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any
@@ -151,6 +151,10 @@ class Session:
         """Start the run for files, whose storing does not; return whether this process records."""
         return self.recording and self.recorder.to_write() is not None
 
+    def record_op(self, op: Mapping[str, Any]) -> bool:
+        """Append one op; see `Values.record_op`."""
+        return self.recorder.values.record_op(op)
+
     def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
         """Append values that are encoded already; see `Values.record_atoms`."""
         return self.recorder.values.record_atoms(atoms)
@@ -158,6 +162,10 @@ class Session:
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count a lost record, and warn once about it. Never raises."""
         self.recorder.drop(reason, count, warn)
+
+    def before_end(self, call: Callable[[], None]) -> None:
+        """Register a call before this process ends the run or rests it, once; errors are logged."""
+        self.lifecycle.before_end(call)
 
     def record_facts(self, atoms: Mapping[str, Atom]) -> None:
         """Record facts with the first record, or now if there was one. Never raises."""
@@ -413,7 +421,11 @@ class Session:
         if self.resume.begin_attempt(saved) is not None:
             self._own()
 
-    # ---------------------------------------------------------------- the end
+    # ---------------------------------------------------------------- rest and end
+
+    def rest(self, state: str = "completed", *, error: BaseException | None = None) -> None:
+        """Note how a training has ended, and rest; see `Ending.rest`. Never raises."""
+        self.ending.rest(state, error=error)
 
     def _print_end(self, state: str, lost: int, sent: list[str]) -> None:
         print_end(self.folder, self.introduction.called(self.resume.origin), state, lost, sent)

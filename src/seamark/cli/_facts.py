@@ -1,3 +1,5 @@
+"""Facts about a run as lines of text, for ``seamark show`` and ``seamark watch``."""
+
 from __future__ import annotations
 
 import json

@@ -477,19 +477,19 @@ class Run(Container):
     def set_state(
         self, state: str, *, detail: str | None = None, error: BaseException | None = None
     ) -> None:
-        """Say how the run is doing, where it does not turn out by itself.
+        """Set the state of the run, where it is not detected automatically.
 
-        A run is completed when it is stopped, and failed when an exception leaves it. What is said
-        here stays until something else is said: `stop` completes no run that is not running.
+        A run is completed when it is stopped, and failed when an exception ends it. A state that
+        was set stays until another one is set: `stop` only completes a run that is running.
 
         Args:
             state: ``"running"``, ``"interrupted"``, ``"failed"``, ``"suspended"``, ``"completed"``.
-            detail: A word of your own beside it, such as ``"broken"``, for ``sys/state_detail``.
-            error: What led to it; it is listed among `errors`, secrets masked.
+            detail: An additional word such as ``"broken"``, recorded as ``sys/state_detail``.
+            error: Cause of the state; it is listed in `errors`, with secrets masked.
 
         Raises:
-            ArgumentError: If that is no state that can be set, or the state is not this process's
-                to tell: see ``owner`` of `init_run`.
+            ArgumentError: If the state cannot be set, or this process may not set it: see
+                ``owner`` of `init_run`.
             InactiveRunError: If it was stopped.
             ReadOnlyError: If it was opened for reading.
         """

@@ -337,7 +337,7 @@ class Session:
     def set_state(
         self, state: str, *, detail: str | None = None, error: BaseException | None = None
     ) -> None:
-        """Say how the run is doing; see `seamark.Run.set_state`."""
+        """See `seamark.Run.set_state`."""
         check_state(state, detail, error)
         if self.recorder.to_write() is None:
             return

@@ -397,7 +397,7 @@ def routers(names: Iterable[str] = ()) -> Iterator[APIRouter]:
 
 
 def description() -> APIRouter:
-    """Return the router sender route describes the API of its application."""
+    """Return the router with the description of an application's API."""
     router = APIRouter(tags=["server"])
 
     @router.get("/openapi.json", include_in_schema=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import page_roots
 from page_looking import expect, findings, opening, plotted
 from page_process import until
@@ -142,7 +144,8 @@ Tries **warm-up** of `lr` and *cosine*; see https://example.org/a.
 
 def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
     root = recorded("few")
-    with page_roots.begin(str(root), "one", "one", custom_run_id="one") as run:
+    capture = {**page_roots.QUIET["capture"], "host": True}
+    with page_roots.begin(str(root), "one", "one", custom_run_id="one", capture=capture) as run:
         run["sys/description"] = MARKED
         run["parameters"] = {"lr": 0.1, "width": 64}
         run["ranks/1/loss"].append(1.0)
@@ -179,6 +182,7 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
     expect(wide.get_by_role("tab", name="Charts", selected=True)).to_be_visible()
     assert box(wide, ".run-tabs")["y"] >= 44
     wide.get_by_role("tab", name="System").click()
+    expect(wide.get_by_text(f"Machine {socket.gethostname()}")).to_be_visible()
     expect(wide.get_by_text("No numbers of this kind were recorded.")).to_be_visible()
 
 

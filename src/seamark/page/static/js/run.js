@@ -76,13 +76,13 @@ function ChartsTab({ tab, api, view, live, project, id, name, attributes, overvi
     const writer = one.path.split("/")[1];
     machines.set(writer, [...(machines.get(writer) || []), one]);
   }
-  return html`<div>${[...machines].map(([writer, values]) => html`<${Group} key=${writer} space=${`monitoring/${writer}/environment`} title=${machineOf(writer, values)} values=${values} api=${api} project=${project} id=${id} open=${machines.size === 1} />`)}
+  return html`<div>${[...machines].map(([writer, values]) => html`<${Group} key=${writer} space=${`monitoring/${writer}/environment`} title=${machineOf(writer, attributes)} values=${values} api=${api} project=${project} id=${id} open=${machines.size === 1} />`)}
     <${Charts} key="system" api=${api} runs=${runs} view=${timed} live=${live} wanted=${isMonitored} open=${OPEN} only /></div>`;
 }
 
-/** The title of the facts about a machine. @param {string} writer @param {any[]} values */
-function machineOf(writer, values) {
-  const host = values.find((one) => one.path.endsWith("/hostname"))?.value;
+/** The title of the facts about a machine. @param {string} writer @param {any[] | undefined} attributes */
+function machineOf(writer, attributes) {
+  const host = attributes?.find((one) => one.path === `monitoring/${writer}/hostname`)?.value;
   return `Machine${typeof host === "string" ? ` ${host}` : ""}${writer === "main" ? "" : ` (${writer})`}`;
 }
 

@@ -49,8 +49,6 @@ class JournalBuilder:
         self._data = bytearray(file_header(self.uid))  # bytes would be copied for every frame
         self.said = []
         self.ends = []
-        self.hidden = set()
-        """Offsets of points that an oracle takes for hidden, beside what headers say."""
         self.header = {
             "writer": self.writer,
             "attempt": attempt,

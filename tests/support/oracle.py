@@ -35,8 +35,7 @@ class _Oracle:
             cut = self._cut(journal, [one for one, _ in there], attempt)
             for said in journal.said:
                 if said.offset < end:
-                    hidden = said.offset >= cut or said.offset in journal.hidden
-                    self._take(journal, said, hidden=hidden)
+                    self._take(journal, said, hidden=said.offset >= cut)
 
     @staticmethod
     def _cut(journal, others, attempt):

@@ -1,8 +1,7 @@
-"""What reads return, and what they cost: one refresh, one snapshot, and what was asked for."""
+"""What reads return, and that one snapshot agrees with itself."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import pickle
@@ -14,8 +13,7 @@ from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, FamilyError, FileMissingError, MissingFieldError
-from seamark.index.updater import Updater
-from seamark.store import runs
+from seamark.index.index import Index
 from seamark.types import File, Histogram
 
 
@@ -42,41 +40,6 @@ def rich(run):
     run["files"].append(File.from_content("y"))
     run.wait()
     return run
-
-
-READS = {
-    "an atom": lambda run: run["params/p7"].fetch(),
-    "a namespace": lambda run: run["params"].fetch(),
-    "tags": lambda run: run["sys/tags"].fetch(),
-    "the last number": lambda run: run["loss"].fetch_last(),
-    "the last text": lambda run: run["text"].fetch_last(),
-    "the last histogram": lambda run: run["histogram"].fetch_last(),
-    "the last file": lambda run: run["files"].fetch_last(),
-    "points": lambda run: run["loss"].fetch_points(),
-    "a curve": lambda run: run["loss"].fetch_points(points=10),
-    "everything": lambda run: run.fetch(),
-    "the structure": lambda run: run.get_structure(),
-    "whether it is there": lambda run: run.exists("params/p7"),
-    "its type": lambda run: run.get_attribute_type("loss"),
-    "an extension": lambda run: run["file"].fetch_extension(),
-    "the bytes of a file": lambda run: run["file"].fetch_bytes(),
-    "the state": lambda run: run["sys/state"].fetch(),
-}
-
-
-def test_read_looks_once_at_what_is_new_and_loads_what_it_returns(rich, monkeypatch):
-    """However many questions it takes; of a run with hundreds of attributes, one loads one."""
-    looked, loaded = [], []
-    refresh, family = Updater.refresh, runs._load_family
-    monkeypatch.setattr(Updater, "refresh", lambda *args: looked.append(1) or refresh(*args))
-    monkeypatch.setattr(runs, "_load_family", lambda *args: loaded.append(1) or family(*args))
-    for name, read in READS.items():
-        looked.clear()
-        loaded.clear()
-        assert read(rich) is not None
-        assert len(looked) == 1, name
-        if name in ("an atom", "the last number", "the last text", "points", "tags"):
-            assert len(loaded) <= 2, name
 
 
 def test_last_values_are_those_of_the_points(rich):
@@ -204,25 +167,6 @@ def test_reference_is_read_into_memory_while_it_is_the_recorded_file(run, tmp_pa
     assert run["model"].fetch_bytes(references=True) == b"another"
 
 
-@pytest.mark.parametrize(("name", "loads"), [("an atom", 0), ("everything", 1)])
-def test_interrupted_read_leaves_nothing_behind(rich, monkeypatch, name, loads):
-    assert rich["sys/tags"].fetch() == {"a", "b"}
-
-    loaded, load = [], runs.load_attributes
-
-    def interrupted(*args):
-        if len(loaded) == loads:
-            raise KeyboardInterrupt
-        loaded.append(1)
-        return load(*args)
-
-    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
-        patched.setattr(runs, "load_attributes", interrupted)
-        READS[name](rich)
-    assert READS[name](rich) is not None
-    assert rich["params"].fetch() == {f"p{number}": number for number in range(300)}
-
-
 def test_returned_values_may_be_changed(run, tmp_path):
     tmp_path.joinpath("a.txt").write_text("x")
     run["artifact"].track_files(tmp_path / "a.txt")
@@ -252,3 +196,33 @@ def _spoil(value):
         for inner in value.values() if isinstance(value, dict) else value:
             _spoil(inner)
         value.clear()
+
+
+def said(seen):
+    """Return what a snapshot says of a run: paths, numbers of points, and how it ended."""
+    attributes = {one.path: one.value for one in seen.attributes()}
+    assert attributes["sys/state"] == seen.state
+    assert seen.families().keys() == attributes.keys()
+    assert (seen.state == "failed") == bool(seen.reason) == seen.has_failed()
+    counts = [attributes["a"].count, attributes["b"].count, seen.attribute("a").value.count]
+    counts += [len(seen.points("b")), int(seen.curve("a", 100).count.sum())]
+    return "half" in attributes, set(counts), seen.state
+
+
+def test_snapshot_of_a_root_has_points_and_curves_of_one_moment(tmp_path):
+    run = seamark.init_run("p", root=tmp_path, **QUIET)
+    run.log_metrics({"a": 0, "b": 0}, step=0)
+    with Index.open(tmp_path) as index, Index.open(tmp_path) as other:
+        index.refresh()
+        with index.moment():
+            seen = index.view("p", run.id)
+            before = said(seen)
+            run.log_metrics({"a": 1, "b": -1}, step=1)
+            run["half"] = 1
+            run.set_state("failed", error=ValueError("boom"))
+            run.stop()
+            other.refresh()
+            assert said(seen) == said(index.view("p", run.id)) == before == (False, {1}, "running")
+        index.refresh()
+        assert said(index.view("p", run.id)) == (True, {2}, "failed")
+        assert "ValueError: boom" in index.view("p", run.id).reason

@@ -72,6 +72,7 @@ def test_a_wrong_argument_is_an_exact_error_and_creates_nothing(start, root):
         ({"mode": "ofline"}, errors.ArgumentError, "mode.*'offline'"),
         ({"ranks": "one"}, errors.ArgumentError, "ranks"),
         ({"resume": True}, errors.ArgumentError, "resume"),
+        ({"resume": "must"}, errors.RunNotFoundError, "resume='must': expected with_id"),
         ({"dependencies": 3}, errors.ArgumentError, "dependencies: expected 'infer'"),
         ({"dependencies": "missing.txt"}, errors.ArgumentError, "dependencies.*'missing.txt'"),
         ({"checkpoints": "copy"}, errors.ArgumentError, "checkpoints"),

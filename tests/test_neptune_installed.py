@@ -174,14 +174,3 @@ def test_an_imported_neptune_is_not_replaced(tmp_path):
     assert "before anything imports neptune" in said
     assert said.endswith(str(tmp_path / "neptune" / "__init__.py"))
     assert then == "seamark 1"
-
-
-def test_installing_loads_four_modules():
-    """Every process below ``python -m seamark.neptune`` loads them."""
-    code = (
-        "import sys; before = set(sys.modules); import seamark.neptune; seamark.neptune.install()\n"
-        "print(*sorted(one for one in set(sys.modules) - before if one.startswith('seamark')))"
-    )
-    modules = ("errors", "neptune", "neptune.finder", "substitutes")
-    loaded = set(python("-c", code).stdout.split())
-    assert loaded == {"seamark", *(f"seamark.{name}" for name in modules)}

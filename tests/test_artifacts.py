@@ -32,13 +32,11 @@ from seamark.run.logbook import LogSession
 
 @pytest.fixture
 def given(tmp_path):
-    """Where all artifacts of a test are."""
     return {"project": "team/p", "root": tmp_path / "root"}
 
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder with two files, one of them in a folder."""
     data = tmp_path / "data"
     (data / "in").mkdir(parents=True)
     (data / "a.txt").write_text("a")
@@ -75,9 +73,6 @@ def test_files_can_be_added_while_the_interpreter_ends(given, data, monkeypatch)
         ("data/a.txt", 1),
         ("data/in/b.txt", 1),
     ]
-
-
-# ------------------------------------------------------------------- mistakes
 
 
 def test_what_is_no_artifact_is_refused_and_nothing_is_made(given):
@@ -187,9 +182,6 @@ def test_nothing_outside_of_a_folder_comes_with_it(given, data):
     artifact.add_dir(data)
     names = [one.path for one in artifact.save().objects]
     assert names == ["data/a.txt", "data/in/b.txt", "data/link"]
-
-
-# ------------------------------------------------------------------- versions
 
 
 def test_an_object_is_called_by_its_destination(given, data):
@@ -426,9 +418,6 @@ def test_purge_leaves_contents_that_another_version_or_a_draft_has(given):
     assert tree(opened(given, "data:1").download("again")) == one
 
 
-# ------------------------------------------------------------------- bytes
-
-
 def test_bytes_are_kept_once(given, data):
     (data / "large").write_bytes(os.urandom(1 << 21))
     with seamark.init_artifact(name="x", **given) as one:
@@ -525,9 +514,6 @@ def test_a_disabled_artifact_records_nothing_and_refuses_mistakes(data, tmp_path
     assert not (tmp_path / "none").exists()
 
 
-# ------------------------------------------------------------------- inputs, outputs, lineage
-
-
 def test_inputs_and_outputs_are_recorded_by_what_they_are(given, data):
     version = saved(given, "digits", "1")
     draft = seamark.init_artifact(name="draft", **given)
@@ -603,9 +589,6 @@ def test_lineage_goes_over_generations_and_shows_a_circle_once(given):
     alone = seamark.init_run("apart", mode="read-only", **given).lineage()
     assert len(alone.nodes) == 2
     assert "comes from: nothing that is known" in str(alone)
-
-
-# ------------------------------------------------------------------- commands
 
 
 def test_commands_take_artifacts_by_their_names(given):

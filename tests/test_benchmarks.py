@@ -10,7 +10,6 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_page_is_made_from_the_kept_results():
-    """docs/benchmarks.md is written by the harness; figures are not edited by hand."""
     code = "import run; print(run.page_now(), end='')"
     made = subprocess.run(
         [sys.executable, "-c", code],

@@ -31,7 +31,6 @@ HOSTILE = "<img src=x onerror=alert(1)> $\\href{x}{y}$ \u202e\ud800\x1b[31m"
 
 @pytest.fixture
 def run(tmp_path):
-    """A run with something of each family, some of it hostile."""
     started = init_run("team/x", name="quick <b>otter</b>", root=tmp_path, tags=["<i>"], **QUIET)
     started["params/lr"] = 0.1
     started["params/name"] = HOSTILE.replace("\ud800", "")
@@ -99,9 +98,6 @@ def page_of(thing):
     return page, " ".join(tags.words)
 
 
-# ---------------------------------------------------------------------- in, loops, keys
-
-
 def test_in_and_loops_are_about_paths(run, project):
     """A loop gives the names one level below; of a value or of nothing it is an error."""
     project["config/depth"] = 3
@@ -132,9 +128,6 @@ def test_keys_are_completed(run, project):
     assert "train/loss" in table._ipython_key_completions_()
     run["many"] = {str(at): at for at in range(5000)}
     assert len(run._ipython_key_completions_()) == 5000
-
-
-# ---------------------------------------------------------------------- tables
 
 
 def test_rows_and_columns_of_a_table(project, run):
@@ -184,9 +177,6 @@ def test_rows_and_columns_of_points(project, run):
     for table in (points, project.fetch_runs_table()):
         with pytest.raises(TypeError, match="expected a row number, a slice or a column name"):
             table[None]
-
-
-# ---------------------------------------------------------------------- pages
 
 
 def test_a_run_shows_what_it_is(run, project):

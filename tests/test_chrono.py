@@ -20,7 +20,6 @@ def run():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Seconds that pass by the clock of chrono, to be moved on by hand."""
     now = [10**12]
     monkeypatch.setattr("seamark.run.chrono.perf_counter_ns", lambda: now[0])
 

@@ -133,9 +133,6 @@ def test_a_run_in_the_trash_is_not_claimed_and_a_purged_one_has_no_claim():
         assert sorted(one.name for one in left) == [f"{second}.1", f"{second}.1.released"]
 
 
-# ------------------------------------------------------------------- claims that lapse
-
-
 def test_a_claim_lapses_when_its_process_was_silent_for_90_s(caplog):
     """As a run counts as crashed; who wakes up late is told, and changes no state."""
     (only,) = begin()
@@ -243,9 +240,6 @@ def test_claims_with_false_facts_harm_nobody():
         assert claim(project) is None  # one is held, and of the other there is no next number
         one.stop()
         two.stop()
-
-
-# ------------------------------------------------------------------- groups
 
 
 def test_a_claimed_group_is_nobody_elses():

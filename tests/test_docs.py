@@ -109,7 +109,6 @@ def assert_printed(got, block, wanted, where):
 
 
 def commands_of(body):
-    """Split a console block into (command, output) pairs; a backslash continues a command."""
     parts = re.split(r"^\$ ((?:.*\\\n)*.*)\n?", body, flags=re.MULTILINE)
     assert not parts[0].strip(), f"output without a command: {parts[0]!r}"
     return list(
@@ -156,7 +155,6 @@ def on_terminal(words):
     ids=str,
 )
 def test_page_does_what_it_says(page):
-    """Every Python and console block of a page runs, and prints what stands there."""
     run = {"python", "console", "text", "yaml"}
     blocks = [block for block in blocks_of(page) if block.language in run]
     for name in sorted(
@@ -183,7 +181,6 @@ def test_page_does_what_it_says(page):
 
 
 def test_ci_runs_the_test_command_of_the_readme():
-    """The command that the README gives for the tests stands in ``.ci/run`` word for word."""
     readme = (ROOT / "README.md").read_text("utf-8")
     commands = re.findall(r"^```sh\n(python3 -m venv .*-s tests)\n```$", readme, re.MULTILINE)
     assert len(commands) == 1
@@ -191,7 +188,6 @@ def test_ci_runs_the_test_command_of_the_readme():
 
 
 def test_every_environment_variable_is_documented():
-    """The reference lists the variables that the package reads, and no others."""
     pattern = re.compile(r"\bSEAMARK_[A-Z][A-Z_]*[A-Z]\b")
     read = {
         name for path in SOURCE.rglob("*.py") for name in pattern.findall(path.read_text("utf-8"))
@@ -202,7 +198,6 @@ def test_every_environment_variable_is_documented():
 
 
 def generator(name):
-    """Return the module of ``docs`` that writes a reference."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -212,21 +207,18 @@ def generator(name):
 
 
 def test_option_reference_is_what_the_options_say():
-    """The page of the options, and the table of the environment, are as they are in the source."""
     for name, text in generator("options_reference").pages().items():
         page = (ROOT / "docs" / "reference" / name).read_text("utf-8")
         assert page == text, "out of date: python docs/options_reference.py"
 
 
 def test_command_reference_is_what_the_commands_say():
-    """``docs/reference/cli.md`` is the help of every command as it is now."""
     page = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
     made = generator("cli_reference").page()
     assert page == made, "out of date: python docs/cli_reference.py > docs/reference/cli.md"
 
 
 def test_every_record_is_documented():
-    """The page about the journal names every kind of frame and every op that the package writes."""
     page = (ROOT / "docs" / "reference" / "journal.md").read_text("utf-8")
     sources = [path.read_text("utf-8") for path in SOURCE.rglob("*.py")]
     ops = {op for source in sources for op in re.findall(r'"op": "(\w+)"', source)}

@@ -52,9 +52,6 @@ def state_of(root, run_id):
     return reopened(root, run_id)["sys/state"].fetch()
 
 
-# --------------------------------------------------------------------- one process
-
-
 def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
     """recording → resting → resting → recording → stopped: journals that continue each other.
 
@@ -103,7 +100,6 @@ def as_rank_1(monkeypatch):
 
 
 def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path, in_python):
-    """An error of the process does not fail it."""
     code = """
         import sys
         from seamark import init_run
@@ -187,11 +183,7 @@ def test_what_is_known_is_answered_before_the_first_record(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# --------------------------------------------------------------------- whose state
-
-
 def left(root, state):
-    """Leave a run with a point behind, in a state; return its id."""
     if state == "crashed":
         if not (child := os.fork()):
             run = init_run("p", root=root, custom_run_id=state, **QUIET)
@@ -260,9 +252,6 @@ def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, cap
     assert seen["loss"].fetch_points().step.tolist() == [0, 1, 1]
     if owner:
         owner.stop()
-
-
-# --------------------------------------------------------------------- other processes
 
 
 @pytest.mark.parametrize("told", [None, "failed", "completed"])

@@ -56,7 +56,6 @@ def command(root, *words):
 
 
 def output(root, *words):
-    """Call the command, which has to succeed; return what it prints."""
     return output_of(*words, "--root", str(root))
 
 
@@ -137,7 +136,6 @@ def test_records_without_the_key_are_found_by_project_and_run(tmp_path):
 
 
 def crafted(tmp_path, files):
-    """Save a journal of a stranger with files by path; return the folder of the run."""
     folder = RunFolder(tmp_path / "root", "p", "r1")
     builder = JournalBuilder("evil").assign(lr=0.1)
     for path, facts in files.items():
@@ -159,26 +157,17 @@ def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path):
     assert "unusable record" in command(folder.root, "fsck").stdout
 
 
-@pytest.mark.parametrize("kind", ["link", "link above", "pipe", "folder", "NUL"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "NUL"])
 def test_only_a_file_of_the_folder_itself_is_opened(tmp_path, kind):
-    """A link leads to the reader's own files, and a pipe waits for ever."""
-    secret = tmp_path / "home" / "best.ckpt"
-    secret.parent.mkdir()
-    secret.write_bytes(b"secret")
-    folder = RunFolder(tmp_path / "root", "p", "r1")
-    place = folder.files_dir / "checkpoints" / "best.ckpt"
+    """A pipe waits for ever; links are tested with all else that strangers may do."""
+    place = tmp_path / "root/p/r1/files/checkpoints/best.ckpt"
     place.parent.mkdir(parents=True)
-    if kind == "link":
-        place.symlink_to(secret)
-    elif kind == "link above":
-        place.parent.rmdir()
-        place.parent.symlink_to(secret.parent)
-    elif kind == "pipe":
+    if kind == "pipe":
         os.mkfifo(place)
     elif kind == "folder":
         place.mkdir()
     inside = "files/checkpoints/best.ckpt" + ("\0" if kind == "NUL" else "")
-    crafted(tmp_path, {"a": {"ref": "/nowhere/best.ckpt", "inside": inside}})
+    folder = crafted(tmp_path, {"a": {"ref": "/nowhere/best.ckpt", "inside": inside}})
     with pytest.raises(FileMissingError):
         opened(folder.root, folder)["a"].download("out")
     assert not Path("out").exists()

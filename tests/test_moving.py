@@ -38,7 +38,6 @@ class Place:
         self.uri, self.read = uri, read
 
     def names(self) -> dict[str, str]:
-        """Names of the runs that a person sees there, by id."""
         project = seamark.init_project("team/p", **self.read)
         try:
             table = project.fetch_runs_table(columns=["sys/name"])
@@ -90,7 +89,6 @@ def command(*words):
 
 
 def synced(*words):
-    """Call the command, which has to succeed; return what it says."""
     done = command("sync", *words)
     assert done.exit_code == 0, done.output
     return done.stderr
@@ -175,7 +173,6 @@ def artifact(content, root=ROOT, name="data"):
 
 
 def versions(place, *, trashed=False):
-    """Digests of the versions of `data` that are at a place."""
     try:
         opened = seamark.init_artifact("data", project="team/p", mode="read-only", **place.read)
     except RunNotFoundError:

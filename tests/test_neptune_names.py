@@ -47,7 +47,6 @@ def run(tmp_path):
 
 
 def not_taken(ours, arguments):
-    """Yield the arguments that ours does not take as Neptune's does."""
     ours = OPENED.get(ours, ours) if isinstance(ours, type) else ours
     if arguments is None or not callable(ours):
         return

@@ -23,7 +23,6 @@ def run(tmp_path):
 
 
 def test_single_values_are_recorded_with_their_type(run):
-    """By themselves and in a mapping."""
     for value, expected, kind in (
         (types.Integer("5"), 5, "int"),
         (types.Float("0.5"), 0.5, "float"),
@@ -84,7 +83,6 @@ def test_a_series_without_points_has_no_last_value(run):
 
 
 def test_a_downloaded_file_is_named_after_its_path(run, tmp_path):
-    """As with the client, whatever its name was."""
     (tmp_path / "weights.ckpt").write_bytes(b"w")
     (tmp_path / "out").mkdir()
     run["checkpoints"]["epoch_0"].upload(str(tmp_path / "weights.ckpt"))

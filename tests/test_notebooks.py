@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
-from printed import points, printed
 from recording import QUIET
 
 from seamark import init_project, init_run
@@ -36,8 +34,6 @@ def _places(tmp_path_factory, monkeypatch):
 
 
 class Kernel:
-    """A kernel as a front end sees it."""
-
     def __init__(self):
         self.manager = client_of.KernelManager(transport="ipc")
         self.manager.start_kernel()
@@ -46,7 +42,6 @@ class Kernel:
         self.client.wait_for_ready(timeout=60)
 
     def run(self, code, watch=lambda message: None):
-        """Execute a cell; return its status and its messages, each of which may be watched."""
         messages = []
 
         def seen(message):
@@ -58,13 +53,11 @@ class Kernel:
         return reply["content"]["status"], messages
 
     def begin(self, code, until):
-        """Begin to execute a cell and wait for a message."""
         self.client.execute(code)
         while not until(self.client.get_iopub_msg(timeout=60)):
             pass
 
     def interrupted(self, code, when):
-        """Interrupt a cell once it has sent a message; return how it ended."""
         seen = []
 
         def watch(message):
@@ -75,7 +68,6 @@ class Kernel:
         return self.run(code, watch)[0]
 
     def value(self, code):
-        """Return what an expression is in the kernel."""
         status, messages = self.run(code)
         assert status == "ok", messages
         (found,) = (one["data"]["text/plain"] for kind, one in messages if kind == "execute_result")
@@ -95,7 +87,6 @@ class Kernel:
 
 @pytest.fixture
 def own_kernel():
-    """A kernel that a test may end."""
     started = Kernel()
     yield started
     started.end()
@@ -123,7 +114,6 @@ def kernel(_shared_kernel):
 
 
 def begin_run(kernel, **more):
-    """Begin a run in a kernel and return its id."""
     given = {**QUIET, **more}
     kernel.run(f"import seamark, time\nrun = seamark.init_run('demo', **{given!r})")
     return kernel.value("run.id")
@@ -153,14 +143,9 @@ def rows(project):
 
 
 def execute(notebook, **given):
-    """Execute a notebook and return it."""
     config = Config({"KernelManager": {"transport": "ipc"}})
     nbclient.NotebookClient(notebook, config=config, **given).execute()
     return notebook
-
-
-def notebook_of(cells):
-    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
 
 
 def test_example_runs_and_shows_what_it_promises(monkeypatch):
@@ -290,15 +275,10 @@ early = run.fetch()['source_code']['version']""",
 ]
 
 
-def executed(cells):
-    """Execute a notebook that was executed before."""
-    notebook = notebook_of(cells)
-    notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="an old output")]
-    return execute(notebook, timeout=100)
-
-
 def test_executed_cells_are_kept_without_outputs_and_secrets(tmp_path):
-    executed(CODE)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in CODE])
+    notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="an old output")]
+    execute(notebook, timeout=100)
     (row,) = rows("demo")
     run = init_run("demo", with_id=row["sys/id"], mode="read-only")
     run["source_code/cells"].download(str(tmp_path / "cells"))
@@ -315,50 +295,3 @@ def test_executed_cells_are_kept_without_outputs_and_secrets(tmp_path):
     version = run["source_code/version"].fetch()
     assert len(version) == 16
     assert run["early"].fetch() != version
-
-
-@pytest.mark.thorough
-def test_same_cells_have_the_same_version():
-    for last in ("x = 1", "x = 1", "x = 2"):
-        executed([CODE[0], "run = seamark.init_run('same')", last, "run.stop()"])
-    found = [row["source_code/version"] for row in rows("same")]
-    assert sorted(map(found.count, found)) == [1, 2, 2]
-
-
-CELLS = (
-    "import sys, seamark\nrun = seamark.init_run()",
-    "print('one')\nprint('two', end='')\nprint('err', file=sys.stderr)\n3 + 4",
-    "for n in range(5):\n    print(f'\\r{n}', end='', flush=True)\nprint()",
-    "import subprocess\nsubprocess.run([sys.executable, '-c', 'print(5)'], stdout=-1).stdout",
-    "def fail():\n    raise ValueError('no')\nfail()",
-    "sys.stdout.isatty(), type(sys.stdout).__name__, sys.stdout is sys.__stdout__",
-    "run.stop()\nprint('after', hasattr(sys.stdout.write, 'seamark_wrapper'))",
-)
-
-
-def shown():
-    """Return what each cell shows, texts of one stream that follow each other as one."""
-    found: list[list[dict]] = []
-    for cell in execute(notebook_of(CELLS), timeout=120, allow_errors=True).cells:
-        found.append([])
-        for each in cell.outputs:
-            if found[-1] and each.get("name") == found[-1][-1].get("name") == "stdout":
-                found[-1][-1]["text"] += each["text"]
-            else:
-                found[-1].append(dict(each))
-    return found
-
-
-@pytest.mark.thorough
-def test_cells_show_the_same_whether_output_is_recorded_or_not(monkeypatch):
-    monkeypatch.setenv("SEAMARK_QUIET", "1")
-    recorded, root = shown(), Path(".seamark")
-    texts, count = printed(root), len(points(root))
-    for stream in ("STDOUT", "STDERR"):
-        monkeypatch.setenv(f"SEAMARK_CAPTURE_{stream}", "0")
-    plain = shown()
-    assert len(points(root)) == count
-    assert recorded == plain
-    assert plain[-1][0]["text"] == "after False\n"
-    assert re.fullmatch(r"one\ntwo(\r\d)*\r4\n", texts["stdout"])
-    assert texts["stderr"].startswith("err\n")

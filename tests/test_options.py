@@ -119,8 +119,6 @@ def test_unknown_variable_is_warned_of_once(monkeypatch, caplog):
 
 
 def raising(*names, **more):
-    """Return an object whose methods of these names raise."""
-
     def fail(*_args):
         msg = "not to be asked"
         raise RuntimeError(msg)

@@ -22,7 +22,6 @@ HOST_MODULES = ("seamark.accelerate", "seamark.ignite", "seamark.lightning")
 
 
 def documented_names(module):
-    """Return the names of one module that the reference has an ``auto...`` directive for."""
     pages = "".join(page.read_text(encoding="utf-8") for page in sorted(REFERENCE.glob("*.md")))
     kinds = "function|class|exception|data|attribute"
     return re.findall(rf"^\.\. auto(?:{kinds}):: {re.escape(module)}\.(\w+)$", pages, re.MULTILINE)
@@ -30,7 +29,6 @@ def documented_names(module):
 
 @pytest.mark.parametrize("module", [*PUBLIC_MODULES, *HOST_MODULES])
 def test_public_names_are_the_documented_names(module):
-    """The reference describes the names in ``__all__`` and no others."""
     if module in HOST_MODULES:
         pytest.importorskip("torch")
     names = importlib.import_module(module).__all__
@@ -54,12 +52,10 @@ def test_dir_hides_no_public_name(tmp_path):
 
 
 def test_type_checkers_find_the_marker():
-    """The installed package carries ``py.typed``, so its annotations count for its users."""
     assert (importlib.resources.files("seamark") / "py.typed").is_file()
 
 
 def test_metadata_names_no_torch_and_no_host_outside_extras():
-    """Installing Seamark chooses no build of torch and brings no host that was not asked for."""
     requires = importlib.metadata.requires("seamark") or []
     assert not [line for line in requires if line.startswith("torch")]
     base = {re.split(r"[^\w-]", line)[0] for line in requires if "extra ==" not in line}
@@ -70,7 +66,6 @@ def test_metadata_names_no_torch_and_no_host_outside_extras():
 
 
 def test_version_is_said_once():
-    """``seamark.__version__`` is the version of the installed distribution."""
     assert seamark.__version__ == importlib.metadata.version("seamark")
 
 

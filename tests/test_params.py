@@ -19,7 +19,6 @@ begin = seamark.init_run
 
 
 def told(run):
-    """Tell another process what there is."""
     assert run.params.as_dict() == {"lr": 0.1, "db": {"password": "s3cr3t-word"}}
     assert run.params.db.password == "s3cr3t-word"
 

@@ -35,7 +35,6 @@ def test_a_purged_run_is_not_started_again(tmp_path):
 
 
 def recorded(root, project="p", **given):
-    """Record a run and return its id."""
     with seamark.init_run(project, root=root, **QUIET, **given) as run:
         run["val/loss"].append(0.5)
     return run.id

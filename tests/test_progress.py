@@ -15,7 +15,6 @@ from seamark.utils import every
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Seconds that pass by the clock of progress, to be moved on by hand."""
     now = [1000.0]
     monkeypatch.setattr("seamark.run.chrono.perf_counter", lambda: now[0])
 

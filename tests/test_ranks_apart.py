@@ -33,7 +33,6 @@ def begin(root=root, **given):
 
 @pytest.fixture
 def on_ranks(torch_forks, tmp_path):
-    """Run a script on two ranks; return what each printed, as JSON."""
     meetings = itertools.count()
 
     def on_ranks(code, **more):

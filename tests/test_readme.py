@@ -20,7 +20,6 @@ METADATA = importlib.metadata.metadata("seamark")
 
 
 def without_code(text):
-    """Return a page without its blocks of code."""
     return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -31,14 +30,12 @@ def anchors_of(page):
 
 
 def rows_of(heading):
-    """Return the first two cells of each row of the table below a heading."""
     section = re.split(r"^## ", without_code(README), flags=re.MULTILINE)
     [found] = [part for part in section if part.startswith(f"{heading}\n")]
     return dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", found, re.MULTILINE))
 
 
 def pins(host, package):
-    """Return the releases of a package that the test project of a host installs."""
     text = (ROOT / "integrations" / host / "pyproject.toml").read_text("utf-8")
     found = re.findall(rf'"{package}==(\d+\.\d+\.\d+)', text)
     return sorted(set(found), key=lambda release: [int(part) for part in release.split(".")])
@@ -56,7 +53,6 @@ def test_every_link_and_picture_is_there():
 
 
 def test_the_supported_versions_are_those_that_are_tested():
-    """The classifiers, and the oldest and latest pin of each test project."""
     classifiers = METADATA.get_all("Classifier") or []
     pythons = [line.rpartition(" ")[2] for line in classifiers if ":: 3." in line]
     lightning, ignite = pins("lightning", "pytorch-lightning"), pins("ignite", "pytorch-ignite")
@@ -73,7 +69,6 @@ def test_the_supported_versions_are_those_that_are_tested():
 
 
 def test_every_extra_is_listed():
-    """With its name, and nothing else is; ``all`` has all of them."""
     extras = METADATA.get_all("Provides-Extra") or []
     listed = [name for cell in rows_of("Install") for name in re.findall(r"`([\w-]+)`", cell)]
     assert sorted(listed) == sorted(extras)
@@ -94,26 +89,9 @@ def test_every_command_exists():
     assert not [name for name in commands if f"Usage: seamark {name} " not in reference]
 
 
-@pytest.mark.slow
-def test_lightning_has_no_neptune_logger_any_more():
-    """Its latest release refuses the name, which `seamark.lightning` has."""
-    pytest.importorskip("pytorch_lightning")
-    code = """
-import seamark.lightning
-
-assert seamark.lightning.NeptuneLogger is seamark.lightning.SeamarkLogger
-from pytorch_lightning.loggers import NeptuneLogger
-"""
-    words = [sys.executable, "-c", code]
-    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
-    last = ended.stderr.splitlines()[-1]
-    assert last.startswith("ImportError: cannot import name 'NeptuneLogger'")
-
-
 @pytest.mark.once
 @pytest.mark.usefixtures("captured")
 def test_recording_needs_no_network_and_leaves_no_process():
-    """With all that is recorded by default."""
     code = """
 import sys
 

@@ -29,7 +29,6 @@ def view(run):
 
 @pytest.fixture
 def rich(run):
-    """A run with one of everything that is fetched."""
     run["params"] = {f"p{number}": number for number in range(300)}
     run["sys/tags"].add(["b", "a"])
     for step in range(100):
@@ -199,7 +198,6 @@ def _spoil(value):
 
 
 def said(seen):
-    """Return what a snapshot says of a run: paths, numbers of points, and how it ended."""
     attributes = {one.path: one.value for one in seen.attributes()}
     assert attributes["sys/state"] == seen.state
     assert seen.families().keys() == attributes.keys()

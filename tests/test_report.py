@@ -16,8 +16,6 @@ from seamark.types import File
 
 @pytest.fixture
 def record(tmp_path):
-    """Return a function that records a run that fails, and stops it."""
-
     def record(**given):
         given = {"params": {"lr": 0.1, "net": {"depth": 3}}, **QUIET, **given}
         about = {"name": "first", "description": "of two layers", "code_version": "2024.3"}

@@ -29,8 +29,6 @@ SLURM = {"SLURM_JOB_ID": "17"}
 
 @pytest.fixture
 def start(forks):
-    """Record a point in a new process, which is killed then; return the id of the run."""
-
     def start(environment, value, *arguments):
         more = {**environment, "VALUE": str(value)}
         (done,) = forks.run(PROGRAM, *arguments, name="train.py", environments=[more])
@@ -40,7 +38,6 @@ def start(forks):
 
 
 def again(count):
-    """Return the variables of a job that was restarted so often."""
     return {**SLURM, "SLURM_RESTART_COUNT": str(count)}
 
 

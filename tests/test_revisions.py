@@ -26,7 +26,6 @@ def begin(project="t", **given):
 
 
 def facts(run):
-    """Return content hash, hash at the start and revision of a run."""
     with seamark.init_run(project=run.project, with_id=run.id, mode="read-only") as opened:
         paths = ("sys/content_hash", "sys/start_hash", "sys/revision")
         return tuple(opened[path].fetch() if path in opened else None for path in paths)
@@ -37,7 +36,6 @@ def content_hash(**given):
 
 
 def ran():
-    """Run ``train.py``; return the words that it prints."""
     words = [sys.executable, "train.py"]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
 

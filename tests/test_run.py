@@ -38,7 +38,6 @@ def root(tmp_path):
 
 @pytest.fixture
 def start(root):
-    """Return `init_run` without captures, below a root of the test's own."""
     made: list[Run] = []
 
     def start(project="p", **given):
@@ -362,8 +361,6 @@ def test_a_process_that_ends_without_stop_completes_its_run(root, code):
 
 
 class Wild:
-    """Refuses everything."""
-
     def __getattribute__(self, name: str) -> Any:
         raise RuntimeError(name)
 

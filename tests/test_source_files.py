@@ -21,7 +21,6 @@ PATH = "source_code/files"
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Let a busy machine take its time."""
     monkeypatch.setattr(uploads, "_PATIENCE_S", 60.0)
 
 
@@ -38,14 +37,12 @@ def names_of(run):
 
 
 def recorded(*targets, **given):
-    """Record a run with source files that only begins and ends."""
     with seamark.init_run(source_files=list(targets), **given) as run:
         pass
     return run
 
 
 def kept(*targets):
-    """Return the names of the files that a run keeps."""
     return names_of(recorded(*targets))
 
 
@@ -55,7 +52,6 @@ def left_out(run):
 
 @pytest.fixture(params=["git", "no git"])
 def either_way(request, monkeypatch):
-    """With git on PATH, and without."""
     if request.param == "no git":
         monkeypatch.setenv("PATH", "")
 

@@ -21,7 +21,6 @@ def root(tmp_path):
 
 @pytest.fixture
 def start(root):
-    """Return `init_run` without captures, below a root of the test's own."""
     made: list[Run] = []
 
     def start(**given):

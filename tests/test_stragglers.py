@@ -21,7 +21,6 @@ pytestmark = pytest.mark.once
 
 
 def record(root, series):
-    """Record the series of one rank after the other; return the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORLD_SIZE", str(len(series)))
         for rank, paths in series.items():

@@ -37,7 +37,6 @@ LINE = re.compile(r"^(?P<thread>\d+) +(?P<call>\w+)\((?P<arguments>.*)")
 
 
 def traced(folder):
-    """Run the script under strace; return (thread, call, arguments) of every call it made."""
     strace = shutil.which("strace")
     probe = [strace or "", "-o", os.devnull, "true"]
     if not strace or subprocess.run(probe, check=False, capture_output=True).returncode:

@@ -151,13 +151,3 @@ def test_runs_and_models_inherit_what_the_project_says_now():
         del container["tags"]
     assert read.tags == {}
     assert project.fetch_runs_table(columns=["a", "tags/*"]).columns == ["sys/id", "a"]
-
-
-def test_a_moved_run_inherits_where_it_is():
-    with seamark.init_run(project="here", tags={"own": 1}) as run:
-        pass
-    say("here", team="old")
-    say("there", team="new")
-    run.folder.path.rename(Path(".seamark/there") / run.id)
-    with seamark.init_run(with_id=run.id, project="there", mode="read-only") as read:
-        assert read.tags == {"own": 1, "team": "new"}

@@ -25,7 +25,6 @@ def run(tmp_path):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package of two files outside of the working directory, imported, and one it ignores."""
     folder = tmp_path / "lib" / "pack_of_a_test"
     (folder / "sub").mkdir(parents=True)
     for name in ("__init__.py", "sub/a.py", "sub/notes.txt"):

@@ -19,7 +19,6 @@ QUIET = {"capture": {"git": False, "packages": False}}
 
 
 def wrapped(kind, net):
-    """Return the net, distributed over the ranks."""
     if kind == "fully_shard":
         fully_shard(net)
         return net

@@ -99,7 +99,6 @@ USUAL = [
 
 
 def places(value, above=()):
-    """Yield the way to each part of a value."""
     if isinstance(value, dict | list):
         for step in value if isinstance(value, dict) else range(len(value)):
             yield (*above, step)
@@ -123,7 +122,6 @@ def spoilt(usual, odd):
 
 
 def craft(folder, journals):
-    """Write the journals, with a blob and a staged file that they may name."""
     for place, name in ((folder.blobs_dir, SHA), (folder.staging_dir, "ab")):
         place.mkdir(parents=True)
         (place / name).write_bytes(BLOB)
@@ -203,7 +201,6 @@ COMMANDS = (
 
 
 def journals_of(*records, header=None, ticks=(1,)):
-    """Return one journal with these records; every third one is compressed."""
     ticks = itertools.cycle(ticks)
     frames = [(record, next(ticks), number % 3 == 2) for number, record in enumerate(records)]
     return [(header or {}, frames)]

@@ -24,8 +24,6 @@ NOBODY = 65534
 
 
 class SmallDisk:
-    """A file system of half a megabyte in memory."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir()
@@ -82,8 +80,6 @@ def eager(monkeypatch):
 
 @pytest.fixture
 def begin(disk):
-    """Begin a run on the disk, which has one row."""
-
     def begin():
         run = init_run("p", root=disk.path / "root", **QUIET)
         run.log_metrics({"a": 0.5}, 0)
@@ -108,7 +104,6 @@ def told(run):
 
 
 def record_while_it_fills(run, disk):
-    """Record 400 rows; for the 200 in the middle, with much else, the disk is full."""
     for step in range(100):
         run.log_metrics({"a": 0.5, "b": 1.5}, step)
     disk.fill()

@@ -147,7 +147,6 @@ def test_end_of_a_forked_helper_does_not_change_the_state(tmp_path):
 
 
 def test_uploaded_file_survives_a_kill(tmp_path):
-    """It is stored by whoever reads the run next."""
     out = script(
         tmp_path,
         """

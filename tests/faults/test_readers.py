@@ -16,7 +16,6 @@ from seamark import init_project, init_run
 
 @pytest.fixture
 def run(tmp_path):
-    """A run that was recorded, and read once, so that it is in the index."""
     with init_run("p", root=tmp_path / "root", name="kept", **QUIET) as run:
         for step in range(1500):
             run.log_metrics({f"m{number}": step + number for number in range(10)}, step)
@@ -32,7 +31,6 @@ def index_file():
 
 
 def check(run):
-    """Assert that everything is read back, by a process that knows nothing yet."""
     reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
     assert reader["note"].fetch() == "hello"
     assert reader["m3"].fetch_points().value.tolist() == [step + 3 for step in range(1500)]

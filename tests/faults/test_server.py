@@ -64,8 +64,6 @@ def place(request, tmp_path, draw):
 
 
 class Training:
-    """A process that records and sends."""
-
     def __init__(self, root: Path, place: Place, said: Said) -> None:
         path = os.pathsep.join([str(SOURCE), str(SUPPORT)])
         words = [str(root), PROJECT, place.proxy.url, str(STEPS), str(said.path)]
@@ -135,14 +133,12 @@ class Witness:
 
 
 def look(root, place, said):
-    """Note what the server knows of every run now."""
     with contextlib.closing(Heard(Connection(place.server.url, place.token), said)) as remote:
         for folder in iter_runs(root):
             remote.journals(RunKey(folder.project, folder.run))
 
 
 def send_the_rest(root, place):
-    """Do what ``seamark sync`` does, with nothing in the way."""
     with contextlib.closing(open_remote(place.server.url, place.token)) as remote:
         for folder in iter_runs(root):
             assert sync_run(unsent_data(folder, remote), remote).problems == []
@@ -196,7 +192,6 @@ def check_folded(root, place, positions):
 
 
 def check_all(root, place):
-    """Assert that all is there once, in bytes and in points; return how many points."""
     place.troubles = False
     send_the_rest(root, place)
     return check_folded(root, place, check_kept(root, place))
@@ -251,7 +246,6 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
 
 
 def hold(said, killed):
-    """Assert that the server never forgot what it had acknowledged."""
     count, lost = said.judge()
     print(dict(killed), count, "batches acknowledged,", len(lost), "lost")  # noqa: T201
     assert count

@@ -161,7 +161,6 @@ def test_folder_of_another_user_is_only_read(folder, tmp_path, monkeypatch):
 
 
 def crafted(folder, **facts):
-    """Return the journal of somebody else, and put the blob of ``x`` beside it."""
     folder.blobs_dir.mkdir(parents=True)
     (folder.blobs_dir / BLOB["sha256"]).write_bytes(b"x")
     return JournalBuilder("evil", **facts)
@@ -327,7 +326,6 @@ def test_reference_of_somebody_else_is_opened_on_request_alone(folder, tmp_path,
 
 
 def put_odd(path, kind, elsewhere):
-    """Put something that is no regular file into a place."""
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "folder":

@@ -54,7 +54,6 @@ class Worker:
         return answer
 
     def do(self, deed, *given):
-        """Have something done, and return what came of it; see `answer`."""
         self.ask(deed, *given)
         return self.answer()
 
@@ -73,7 +72,6 @@ class Worker:
 
     @property
     def lives(self):
-        """Whether nobody has killed or ended it."""
         return not self._connection.closed
 
 
@@ -112,9 +110,6 @@ def crews(*hosts):
     finally:
         for crew in found:
             crew.close()
-
-
-# ------------------------------------------------------------------- in the processes
 
 
 class Deeds:
@@ -176,7 +171,6 @@ class Deeds:
         return str(made.digest)
 
     def read_at(self, project, run):
-        """Read a run, opened for it."""
         opened = self.seamark.init_run(
             project=project, with_id=run, mode="read-only", **self.root, **self.quiet
         )

@@ -56,7 +56,6 @@ class Hostile:
         self.program.chmod(0o755)
 
     def arm(self, arm):
-        """Arm the repository; return the command of git that would run the program."""
         if arm.attribute:
             self.write(".gitattributes", arm.attribute + "\n")
             git(self.folder, "add", ".gitattributes")

@@ -183,7 +183,6 @@ class JournalBuilder:
         return Block(base, data, frames, base + stop) if len(frames) else None
 
     def save(self, folder, end=None):
-        """Write the journal, or its beginning, into a run folder."""
         path = (folder if isinstance(folder, Path) else folder.path) / "journal" / self.file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._data[:end])
@@ -191,7 +190,6 @@ class JournalBuilder:
 
 
 def fold_run(store, project, run, sources, now_ns):
-    """Fold what is new of a run, of all of its journals, and save it."""
     journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
 
     def fold():

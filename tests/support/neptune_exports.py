@@ -43,7 +43,6 @@ MODIFIED = datetime(2026, 1, 3, 0, 0, 0, 0, timezone.utc)
 
 
 def part_name(text):
-    """Return a name as the exporter writes it into paths."""
     clean = "".join(c if c.isalnum() or c in "_-" else "_" for c in text)
     return f"{clean}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 

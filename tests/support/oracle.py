@@ -107,8 +107,6 @@ class _Oracle:
             point = (hidden, op["step"], op["file"], *stamp)
             self._add(path, "file_series", key(0), "point", point)
 
-    # ------------------------------------------------------------------ evaluation
-
     def _deleted(self, path):
         keys = [key for key, at in self.deletes if path == at or path.startswith(at + "/")]
         return max(keys, default=NEVER)

@@ -57,7 +57,6 @@ class Servers:
         self._token = ""
 
     def home(self, root):
-        """Return an empty server for a root."""
         first = self._folder / "first"
         if not first.exists():
             self._token = _make_first(first)
@@ -135,11 +134,9 @@ class Through(RemoteCatalog):
 
     @property
     def where(self):
-        """The root: messages name it."""
         return str(self._home.root)
 
     def refresh(self, *where, **how):
-        """Send what is new first."""
         self._home.take()
         super().refresh(*where, **how)
 

@@ -12,8 +12,7 @@ import struct
 import zlib
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import outcome_of
 from journal_builder import JournalBuilder
 from recording import QUIET
 
@@ -33,7 +32,6 @@ PATHS = (
     *("profiling/own_time_s", "distributed/world_size", "source_code/git/commit"),
 )
 
-# What stands where something else is expected.
 BLOB_OF = {"sha256": SHA, "size": 4}
 ODD = [
     *(None, True, False, 0.0, -0.0, 0.5, 1e308, 5e-324, -1e300),
@@ -194,7 +192,7 @@ COMMANDS = (
     ("export", "crafted", "-w", "texts"),
     ("export", "crafted", "-w", "attributes"),
     ("plot", "crafted", "loss"),
-    ("stragglers", "crafted"),
+    ("show", "crafted", "--ranks"),
     ("fsck", "--finish"),
     ("reindex",),
 )
@@ -206,7 +204,7 @@ def journals_of(*records, header=None, ticks=(1,)):
     return [(header or {}, frames)]
 
 
-def journals_to_read(count=8):
+def journals_to_read(count=5):
     """Return what was found wrong once, and so many journals of all spoilt records."""
     far = (-(2**63), 2**63, 2**63)
     odd = itertools.cycle(ODD)
@@ -237,7 +235,7 @@ def test_crafted_journals_harm_no_reader(journals, tmp_path):
     with no_tracebacks():
         read_all_of_it(folder, tmp_path / "target")
         for words in COMMANDS:
-            done = CliRunner().invoke(app, [*words, "--root", str(folder.root)])
+            done = outcome_of(*words, "--root", str(folder.root))
             told = (SystemExit, type(None), SeamarkError)
             assert isinstance(done.exception, told), (words, repr(done.exception))
     ours = ("target", "root/p/crafted/")

@@ -50,29 +50,12 @@ def test_last_values_are_those_of_the_points(rich):
     assert (last.step, last.edges, last.counts) == (7.0, [0, 1, 2], [3, 4])
     last.edges.clear()  # the caller's own list
     assert rich["histogram"].fetch_last().edges == [0, 1, 2]
-    for step in range(500):
+    for step in range(100):
         rich["h"].append(Histogram([0, 1], [step]), step=-step)
         rich["other"].append("x" * 40)
     assert rich["h"].fetch_last().counts == [0]
     for path in ("histogram", "h"):
         assert rich[path].fetch_last() == view(rich).histograms(path)[-1]
-
-
-def test_curves_of_many_runs_are_rows_of_parts(run):
-    run["x"].extend(np.arange(10_000.0).tolist())
-    table = seamark.init_project("p").fetch_series("x", points=100)
-    rows = table.to_rows()
-    assert sum(row["count"] for row in rows) == 10_000
-    assert list(rows[0]) == list(table.columns)
-    assert max(row["max"] for row in rows) == 9999
-    assert set(table.to_numpy()) == set(table.columns)
-    frame = pytest.importorskip("pandas") and table.to_pandas()
-    assert frame["count"].sum() == 10_000
-    run["y"] = 1
-    with pytest.raises(FamilyError, match="expected a float series"):
-        run["y"].fetch_points(points=10)
-    with pytest.raises(MissingFieldError):
-        run["nothing"].fetch_points(points=10)
 
 
 def test_last_points_are_the_end_of_all(run):

@@ -10,8 +10,7 @@ from shutil import copytree
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from command import app, output_of
+from command import outcome_of, output_of
 from recording import QUIET
 
 import seamark
@@ -391,7 +390,7 @@ def test_a_kill_leaves_a_draft_or_a_version(forks, tmp_path):
         drafts = list(again.folder.path.parent.glob(".draft-*"))
         assert len(drafts) == (not versions)
         if drafts:
-            assert "removed" in CliRunner().invoke(app, ["purge", "--root", str(root)]).output
+            assert "removed" in outcome_of("purge", "--root", str(root)).output
             assert not drafts[0].exists()
     assert ends == {0, 1}
 

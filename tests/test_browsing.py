@@ -259,13 +259,15 @@ def test_what_is_below_a_path_is_shown(run):
     assert "<svg" in page_of(run["train/loss"])[0]
 
 
-def test_images_are_shown_byte_for_byte(run):
+def test_images_are_known_by_their_first_bytes_and_shown_byte_for_byte(run):
     page, _ = page_of(run["picture"])
     data = re.search('src="data:image/png;base64,([^"]+)"', page)[1]
     assert base64.b64decode(data) == png(bytes(48), 4, 4, 3)
     run["elsewhere"].track_files(__file__)
     for path in ("page", "elsewhere"):
         assert "<img" not in page_of(run[path])[0]
+    data = (png(bytes(12), 2, 2, 3), b"\xff\xd8\xff\xe0\x00\x10", b"<html>", b"")
+    assert list(map(image_type, data)) == ["png", "jpeg", None, None]
 
 
 def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run):
@@ -281,11 +283,6 @@ def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run):
     ):
         assert _image_html(run.session.recorded.view(), record) == ""
         assert isinstance(file_text(record, exact=False), str)
-
-
-def test_images_are_known_by_their_first_bytes():
-    data = (png(bytes(12), 2, 2, 3), b"\xff\xd8\xff\xe0\x00\x10", b"<html>", b"")
-    assert list(map(image_type, data)) == ["png", "jpeg", None, None]
 
 
 def test_of_many_attributes_the_first_are_shown(tmp_path):

@@ -40,13 +40,7 @@ from seamark.errors import (
 from seamark.reading.words import nearest_path
 from seamark.types import File, Histogram
 from seamark.utils import stringify_unsupported
-from seamark.values import decode_atom, escape, parameters
-
-
-@pytest.fixture
-def run(tmp_path):
-    with init_run("p", root=tmp_path / "root", **QUIET) as run:
-        yield run
+from seamark.values import decode_atom, encode_atom, escape, flatten, parameters
 
 
 @pytest.fixture
@@ -571,6 +565,8 @@ def test_reading_verbs_name_the_family_that_they_found(run):
             getattr(run["a"], verb)()
     with pytest.raises(MissingFieldError, match="expected a series, got a single val"):
         run["a"].fetch_last()
+    with pytest.raises(FamilyError, match="expected a float series"):
+        run["a"].fetch_points(points=10)
 
 
 def test_a_path_with_nothing_there_names_the_nearest(run):
@@ -731,3 +727,25 @@ def test_a_mistyped_argument_is_refused_in_disabled_runs_too(tmp_path, mode):
             with pytest.raises(UnknownArgumentError, match=expected):
                 getattr(run["loss"], verb)(value, **given)
         assert not run.exists("loss")
+
+
+class Loss:
+    """Can be called, and is printed all the same."""
+
+    def __call__(self):
+        pass
+
+    def __str__(self):
+        return "a loss"
+
+
+def test_what_cannot_be_kept_becomes_text_and_the_rest_stays():
+    plain = {"lr": 0.1, "f": File.from_content("x"), "n": None, "l": [1, 2]}
+    found = stringify_unsupported({**plain, "loss": Loss(), "deep": {1: {"x": Loss()}}})
+    assert found == {**plain, "loss": "a loss", "deep": {"1": {"x": "a loss"}}}
+    assert stringify_unsupported(found) == found
+    assert [stringify_unsupported(one) for one in (5, print, {})] == [5, "print", {}]
+    cycle = {"x": object()}
+    cycle["self"] = cycle
+    for leaf in flatten(stringify_unsupported({"c": cycle, "l": [[object()]]}), "p").values():
+        encode_atom(leaf)

@@ -20,11 +20,6 @@ from seamark.run.logbook import LogSession
 
 
 @pytest.fixture
-def root(tmp_path):
-    return tmp_path / "root"
-
-
-@pytest.fixture
 def given(root):
     given = {"project": "team/p", "root": root}
     with seamark.init_model(key="RESNET", name="Big one", **given) as model:

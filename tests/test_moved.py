@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
-from command import app, output_of
+from command import outcome_of, output_of
 from journal_builder import JournalBuilder
 from recording import QUIET
 
@@ -52,7 +51,7 @@ def opened(root, folder):
 
 
 def command(root, *words):
-    return CliRunner().invoke(app, [*words, "--root", str(root)], prog_name="seamark")
+    return outcome_of(*words, "--root", str(root))
 
 
 def output(root, *words):

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import outcome_of
 from journals import journal_files
 from recording import QUIET
 from server_waits import until
@@ -60,16 +59,11 @@ def root_place(tmp_path):
 
 
 @pytest.fixture(params=["root", "server"])
-def place(request, tmp_path, monkeypatch):
+def place(request):
     if request.param == "root":
-        yield request.getfixturevalue("root_place")
-        return
-    pytest.importorskip("fastapi")
-    from served import whole_server
-
-    with whole_server(tmp_path / "server") as answers:
-        monkeypatch.setenv("SEAMARK_API_TOKEN", answers.token)
-        yield Place(answers.url, {"remote": answers.url})
+        return request.getfixturevalue("root_place")
+    server = request.getfixturevalue("near_server")
+    return Place(server.url, {"remote": server.url})
 
 
 def record(name="one", **given):
@@ -85,7 +79,7 @@ def here(run):
 
 def command(*words):
     given = [str(word) for word in words]
-    return CliRunner().invoke(app, [*given, "--root", str(ROOT)], prog_name="seamark")
+    return outcome_of(*given, "--root", str(ROOT))
 
 
 def synced(*words):

@@ -7,29 +7,10 @@ import threading
 
 import pytest
 from journals import Kind, records
-from recording import QUIET
 
-from seamark import Run, Statistics, init_project, init_run
-from seamark.errors import ArgumentError, InactiveRunError, QueryError, ReadOnlyError
+from seamark import Statistics, init_project, init_run
+from seamark.errors import ArgumentError, InactiveRunError, ReadOnlyError
 from seamark.types import Histogram
-
-
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def start(root):
-    made: list[Run] = []
-
-    def start(**given):
-        made.append(init_run("p", **{"root": root, **QUIET, **given}))
-        return made[-1]
-
-    yield start
-    for run in made:
-        run.stop()
 
 
 def state(run):
@@ -77,23 +58,6 @@ def test_a_detail_stands_beside_the_state(start, root):
     assert rows[other.id].get("sys/end_time") is None
     with pytest.raises(ValueError, match="sys/state_detail"):
         run["sys/state_detail"] = "fine"
-
-
-def test_groups_of_states_are_for_queries_only(start, root):
-    for each in ("failed", "interrupted", "suspended", "completed"):
-        start(name=each).set_state(each)
-    start(name="created", start=False)
-    table = init_project("p", root=root, mode="read-only").fetch_runs_table
-
-    def names(group):
-        return {row["sys/name"] for row in table(state=group).to_rows()}
-
-    assert names("error") == {"failed", "interrupted"}
-    assert names("finished") == {"suspended", "completed"}
-    assert names("created") == {"created"}
-    assert names("running") == set()
-    with pytest.raises(QueryError, match=r"'error', a group.*IN \(interrupted, failed, crashed\)"):
-        table(query="sys/state = error")
 
 
 def test_a_created_run_waits_and_holds_nothing(start):

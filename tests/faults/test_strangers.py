@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import outcome_of
 from journal_builder import JournalBuilder
 from recording import QUIET
 
@@ -58,7 +57,7 @@ def read(folder, **given):
 
 
 def command(folder, *words):
-    return CliRunner().invoke(app, [*words, "--root", str(folder.root)], prog_name="seamark")
+    return outcome_of(*words, "--root", str(folder.root))
 
 
 def honest(folder, staged=""):

@@ -1,4 +1,4 @@
-"""``ranks="all"``: every rank records into one run, and none waits for another.
+"""``ranks="all"``: every rank records into one run, and none waits for another; also launchers.
 
 Real processes: most need no torch and are told their rank as a launcher does; those that agree on a
 run over a process group are skipped where torch is missing.
@@ -39,8 +39,9 @@ def join():
 """
 
 
-def on_ranks(forks, code, *args, size=2):
-    environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]
+def on_ranks(forks, code, *args, size=2, **more):
+    same = {"WORLD_SIZE": str(size), **more}
+    environments = [{"RANK": str(rank), **same} for rank in range(size)]
     ended = forks.run(HEAD + textwrap.dedent(code), *args, environments=environments)
     assert [each.code for each in ended] == [0] * size, [each.stderr for each in ended]
     return [each.stdout for each in ended]
@@ -512,33 +513,26 @@ def test_one_run_for_each_training_under_torchrun():
     assert sorted(kinds) == ["everyone", "zero"]
 
 
-APART = f"""
-import json, os, sys
+APART = """
+import json
 import torch.distributed as dist
-from seamark import init_run
 from seamark.errors import SeamarkError
 rank = int(os.environ["RANK"])
-root = f"{{sys.argv[1]}}/root{{rank}}"
-def join():
-    dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
-    dist.barrier()  # else one may be gone before the other is connected with it
+root = f"{sys.argv[1]}/root{rank}"
 def begin(root=root, **given):
-    return init_run("p", root=root, **{QUIET!r}, **given)
+    return init_run("p", root=root, **quiet, **given)
 """
 
 
 @pytest.fixture
 def apart(torch_forks, tmp_path):
+    """Run a script on two ranks that do not share a root; return what each printed, as JSON."""
     meetings = itertools.count()
 
     def apart(code, **more):
-        ended = torch_forks.run(
-            APART + textwrap.dedent(code) + "dist.destroy_process_group()\n",
-            *(str(tmp_path), str(tmp_path / f"meet{next(meetings)}")),
-            environments=[{"RANK": str(rank), "WORLD_SIZE": "2", **more} for rank in range(2)],
-        )
-        assert [each.code for each in ended] == [0, 0], [each.stderr for each in ended]
-        return [json.loads(each.stdout) for each in ended]
+        code = APART + textwrap.dedent(code) + "dist.destroy_process_group()\n"
+        words = str(tmp_path), str(tmp_path / f"meet{next(meetings)}")
+        return [json.loads(told) for told in on_ranks(torch_forks, code, *words, **more)]
 
     return apart
 

@@ -431,19 +431,76 @@ def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_pa
         assert read[path].fetch_points().attempt.tolist() == [0, 2]
 
 
+LATE = f"""
+import os, sys, threading
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from seamark import init_run
+
+def work(rank):
+    run = init_run("p", root=sys.argv[1], **{QUIET!r})
+    run["x"] = rank
+    run.log_metrics({{"loss": rank}}, 0)
+    meet = "file://" + sys.argv[1] + "-meet"
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
+    dist.barrier()  # else one may be gone before the other is connected with it
+    run.session.recorder.writer._upkeep.keep(heartbeat=True)
+    for each in threading.enumerate():
+        if each.name == "seamark-late":
+            each.join()
+    assert run.session.recording == (rank == 0)
+    run["later"] = 1
+    run["texts"].append("later")
+    run.log_metrics({{"loss": rank}}, 1)
+    run.stop()
+    dist.destroy_process_group()
+    assert not rank or run["later"].fetch() is None
+
+if __name__ == "__main__":
+    mp.start_processes(work, nprocs=2, start_method="fork")
+"""
+
+
+@pytest.mark.once
+def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(torch_forks, tmp_path):
+    """At a heartbeat, or when it stops; it says so once, keeps what it has, and is silent then."""
+    root = tmp_path / "root"
+    (done,) = torch_forks.run(LATE, str(root), environments=[{}])
+    assert done.code == 0, done.stderr
+    names = [one.name for one in (root / "p").iterdir()]
+    found = [init_run("p", root=root, with_id=name, mode="read-only") for name in names]
+    zero, other = sorted(found, key=lambda run: run["x"].fetch())
+    assert (zero["sys/state"].fetch(), zero["later"].fetch()) == ("completed", 1)
+    assert other["sys/state"].fetch() == "interrupted"
+    assert not other.exists("later")
+    assert not other.exists("texts")
+    assert [len(run["loss"].fetch_values()) for run in (zero, other)] == [2, 1]
+    assert done.stderr.count("turned out to be rank 1") == 1
+    assert other["sys/id"].fetch() in done.stderr
+
+
 TRAINING = """
 import json
 from pathlib import Path
 import torch
 from torch import distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 import seamark
+
+def wrapped(kind, net):
+    if kind == "fully_shard":
+        fully_shard(net)
+        return net
+    if kind == "fsdp":
+        return FullyShardedDataParallel(net, device_id=torch.device("cpu"))
+    return torch.nn.parallel.DistributedDataParallel(net)
 
 def train(kind, **given):
     quiet = {"capture": {"git": False, "packages": False}}
     seen, rank = [], dist.get_rank()
     with seamark.init_run("p", name=kind, tags=[kind], **quiet, **given) as run:
         torch.manual_seed(0)
-        net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+        net = wrapped(kind, torch.nn.Linear(4, 1))
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         points = torch.randn(2, 8, 4)[rank]
         run["parameters"] = {"lr": 0.1, "rank": rank}
@@ -460,7 +517,8 @@ def train(kind, **given):
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-train("zero")
+for kind in ("ddp", "fsdp", "fully_shard"):
+    train(kind)
 train("everyone", ranks="all")
 dist.destroy_process_group()
 """
@@ -476,7 +534,10 @@ def points_of(run, path):
 @pytest.mark.once
 @pytest.mark.slow
 def test_one_run_for_each_training_under_torchrun():
-    """Rank 0 records; with ``ranks="all"`` rank 1's series stand beside those."""
+    """DDP, FSDP and fully_shard: rank 0 records, and no training asks which rank it is.
+
+    With ``ranks="all"`` rank 1's series stand beside those.
+    """
     pytest.importorskip("torch")
     Path("training.py").write_text(TRAINING)
     done = subprocess.run(
@@ -510,7 +571,7 @@ def test_one_run_for_each_training_under_torchrun():
         if kind == "everyone":
             assert theirs == ours
             assert points_of(run, "ranks/1/train/loss") == other_series
-    assert sorted(kinds) == ["everyone", "zero"]
+    assert sorted(kinds) == ["ddp", "everyone", "fsdp", "fully_shard"]
 
 
 APART = """

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recording import QUIET
 
 from seamark import init_project, init_run
-from seamark.errors import FamilyError, MissingFieldError
+from seamark.errors import FamilyError, MissingFieldError, ValueKindError
 from seamark.pictures.notebook import _image_html, image_type
 from seamark.pictures.render import png
 from seamark.reading.curves import line_of
@@ -116,6 +116,16 @@ def test_in_and_loops_are_about_paths(run, project):
     ):
         with pytest.raises(error, match=told):
             list(place)
+
+
+def test_a_namespace_is_not_a_list_of_values(run):
+    with pytest.raises(ValueKindError, match="a sequence of values"):
+        run["copy"].extend(run["train"])
+    with pytest.raises(ValueKindError, match="string"):
+        run["sys/tags"].add(run["train"])
+    for verb in (run["copy"].append, run["copy"].upload):
+        with pytest.raises(ValueKindError):
+            verb(run["train"])
 
 
 def test_keys_are_completed(run, project):

@@ -344,5 +344,5 @@ def test_a_folder_is_merged_both_ways_while_it_is_recorded(sides):
     one.do("stop", 0)
     merge(root, there)
     for worker in (one, other):
-        told = worker.do("read_at", PROJECT, run)
+        told = worker.do("read_at", "run", PROJECT, run)
         assert told["series"]["loss"]["step"] == [step / 2 for step in range(10)]

@@ -110,6 +110,21 @@ def test_replaced_points_can_be_fetched(tmp_path, project):
     assert not project.fetch_curves("loss", other, attempt="replaced")
 
 
+def test_a_second_fetch_of_a_run_that_goes_on_is_whole(tmp_path, project):
+    with begin(tmp_path) as run:
+
+        def fetch(value, since=()):
+            run["loss"].extend(value)
+            found = project.fetch_curves("loss", run.id, smooth=50.0, points=400, since=since)
+            return found, found[0].drawing
+
+        found, before = fetch(noisy(5000))
+        _, after = fetch(noisy(100), found)
+        _, whole = fetch([])
+    assert after.cursor == whole.cursor != before.cursor
+    assert (after.kept, int(after.curve.count.sum())) == (0, 5100)
+
+
 def test_curves_of_groups_are_mean_and_standard_deviation(tmp_path, project):
     values = {"a": [1.0, 2.0, 4.0], "b": [3.0, 6.0], "c": [math.nan, 7.0, 8.0]}
     for name, some in values.items():

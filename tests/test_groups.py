@@ -320,6 +320,9 @@ def test_tags_of_projects_are_read_below_them_and_written_nowhere():
     assert table["tags/team"] == ["lab", "lab"]
     assert table["tags/data"] == ["digits", None]
     assert seamark.init_project("team/audio").fetch_runs_table()["tags/budget"] == [3]
+    run.folder.path.rename(Path(".seamark/team/audio") / run.id)
+    with seamark.init_run(with_id=run.id, project="team/audio", mode="read-only") as moved:
+        assert moved.tags == {"own": 1, "team": "lab", "budget": 3}
 
 
 def test_a_tag_of_a_parent_project_cannot_be_set_below_it():

@@ -176,6 +176,30 @@ def test_commands_take_models_and_versions(given, root):
         seamark.init_model(key="RESNET", **given)
 
 
+_MAKE = """
+import sys, seamark
+root = sys.argv[1]
+try:
+    seamark.init_model(key="K", project="p", root=root)
+except seamark.errors.KeyTakenError:
+    print("K taken")
+for _ in range(3):
+    with seamark.init_model_version(model="RESNET", project="team/p", root=root) as version:
+        version["x"] = 1
+        print(version.id, version["sys/version"].fetch(), flush=True)
+"""
+
+
+@pytest.mark.once
+def test_processes_at_once_get_numbers_of_their_own(forks, given, root):
+    ended = forks.run(_MAKE, str(root), environments=[{}] * 3)
+    lines = [line.split() for each in ended for line in each.stdout.splitlines()]
+    assert lines.count(["K", "taken"]) == 2
+    told = dict(line for line in lines if line[0] != "K")
+    assert sorted(map(int, told.values())) == list(range(1, 10))
+    assert numbers(given) == {version: int(number) for version, number in told.items()}
+
+
 def test_of_two_versions_with_one_number_the_later_gets_the_next_free_one(given, root):
     other = copytree(root, root.parent / "other")
     ids = []

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
+from printed import points, printed
 from recording import QUIET
 
 from seamark import init_project, init_run
@@ -148,6 +150,10 @@ def execute(notebook, **given):
     return notebook
 
 
+def notebook_of(cells):
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+
+
 def test_example_runs_and_shows_what_it_promises(monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", str(Path("work/train.ipynb").absolute()))
     notebook = execute(nbformat.read(NOTEBOOK, as_version=4), timeout=100)
@@ -276,7 +282,7 @@ early = run.fetch()['source_code']['version']""",
 
 
 def test_executed_cells_are_kept_without_outputs_and_secrets(tmp_path):
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in CODE])
+    notebook = notebook_of(CODE)
     notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="an old output")]
     execute(notebook, timeout=100)
     (row,) = rows("demo")
@@ -295,3 +301,45 @@ def test_executed_cells_are_kept_without_outputs_and_secrets(tmp_path):
     version = run["source_code/version"].fetch()
     assert len(version) == 16
     assert run["early"].fetch() != version
+
+
+CELLS = (
+    "import sys, seamark\nrun = seamark.init_run()",
+    "print('one')\nprint('two', end='')\nprint('err', file=sys.stderr)\n3 + 4",
+    "for n in range(5):\n    print(f'\\r{n}', end='', flush=True)\nprint()",
+    "import subprocess\nsubprocess.run([sys.executable, '-c', 'print(5)'], stdout=-1).stdout",
+    "def fail():\n    raise ValueError('no')\nfail()",
+    "sys.stdout.isatty(), type(sys.stdout).__name__, sys.stdout is sys.__stdout__",
+    "run.stop()\nprint('after', hasattr(sys.stdout.write, 'seamark_wrapper'))",
+)
+
+
+def shown():
+    """Return what each cell shows, texts of one stream that follow each other as one."""
+    found: list[list[dict]] = []
+    for cell in execute(notebook_of(CELLS), timeout=120, allow_errors=True).cells:
+        found.append([])
+        for each in cell.outputs:
+            if found[-1] and each.get("name") == found[-1][-1].get("name") == "stdout":
+                found[-1][-1]["text"] += each["text"]
+            else:
+                found[-1].append(dict(each))
+    return found
+
+
+@pytest.mark.thorough
+def test_cells_show_the_same_whether_output_is_recorded_or_not(monkeypatch):
+    monkeypatch.setenv("SEAMARK_QUIET", "1")
+    recorded, root = shown(), Path(".seamark")
+    texts, count = printed(root), len(points(root))
+    for stream in ("STDOUT", "STDERR"):
+        monkeypatch.setenv(f"SEAMARK_CAPTURE_{stream}", "0")
+    plain = shown()
+    assert len(points(root)) == count
+    assert recorded == plain
+    assert plain[-1][0]["text"] == "after False\n"
+    assert re.fullmatch(r"one\ntwo(\r\d)*\r4\n", texts["stdout"])
+    assert texts["stderr"].startswith("err\n")
+    versions = [row["source_code/version"] for row in rows("default")]
+    assert len(versions) == 2
+    assert versions[0] == versions[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import pickle
@@ -14,6 +15,7 @@ from recording import QUIET
 import seamark
 from seamark.errors import ArgumentError, FamilyError, FileMissingError, MissingFieldError
 from seamark.index.index import Index
+from seamark.store import runs
 from seamark.types import File, Histogram
 
 
@@ -147,6 +149,25 @@ def test_reference_is_read_into_memory_while_it_is_the_recorded_file(run, tmp_pa
     with pytest.raises(FileMissingError, match="has changed since it was recorded"):
         run["model"].fetch_bytes()
     assert run["model"].fetch_bytes(references=True) == b"another"
+
+
+@pytest.mark.parametrize(("path", "loads"), [("params/p7", 0), ("params", 0), ("", 1)])
+def test_interrupted_read_leaves_nothing_behind(rich, monkeypatch, path, loads):
+    assert rich["sys/tags"].fetch() == {"a", "b"}
+    read = rich[path].fetch if path else rich.fetch
+    loaded, load = [], runs.load_attributes
+
+    def interrupted(*args):
+        if len(loaded) == loads:
+            raise KeyboardInterrupt
+        loaded.append(1)
+        return load(*args)
+
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr(runs, "load_attributes", interrupted)
+        read()
+    assert read() is not None
+    assert rich["params"].fetch() == {f"p{number}": number for number in range(300)}
 
 
 def test_returned_values_may_be_changed(run, tmp_path):

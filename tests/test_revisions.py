@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from at_once import at_once
 from command import output_of
 from recording import QUIET
 
@@ -176,6 +177,26 @@ def test_a_wrong_on_duplicate_is_refused_and_nothing_is_made():
         with pytest.raises(errors.ArgumentError, match=told):
             begin(**given)
     assert not Path(".seamark").exists()
+
+
+@pytest.mark.once
+def test_processes_at_once_get_revisions_of_their_own():
+    """Whoever comes later goes on with the newest run."""
+    script = (
+        "import seamark\n"
+        "print('ready', flush=True)\ninput()\n"
+        "run = seamark.init_run(project='t', params={'a': 1}, on_duplicate='reuse',"
+        " capture=dict(script=False, git=False, packages=False, host=False))\n"
+        "print(run.id)\nrun.stop()\n"
+    )
+    ids = {line for (line,) in at_once(script, (), (), ())}
+    table = seamark.init_project("t", mode="read-only").fetch_runs_table(
+        columns=["sys/revision"], sort_by="sys/creation_time", ascending=True
+    )
+    assert set(table["sys/id"]) == ids
+    # Of those that began at once, the newest need not have asked last for its revision.
+    assert sorted(table["sys/revision"]) == list(range(1, len(ids) + 1))
+    assert begin(params={"a": 1}, on_duplicate="reuse").id == table["sys/id"][-1]
 
 
 def test_a_run_is_found_by_hash_and_revision():

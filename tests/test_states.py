@@ -60,6 +60,21 @@ def test_a_detail_stands_beside_the_state(start, root):
         run["sys/state_detail"] = "fine"
 
 
+def test_groups_of_states_are_for_queries_only(start, root):
+    for each in ("failed", "interrupted", "suspended", "completed"):
+        start(name=each).set_state(each)
+    start(name="created", start=False)
+    table = init_project("p", root=root, mode="read-only").fetch_runs_table
+
+    def names(group):
+        return {row["sys/name"] for row in table(state=group).to_rows()}
+
+    assert names("error") == {"failed", "interrupted"}
+    assert names("finished") == {"suspended", "completed"}
+    assert names("created") == {"created"}
+    assert names("running") == set()
+
+
 def test_a_created_run_waits_and_holds_nothing(start):
     """Parameters and tags are recorded; no heartbeat, no captures, and its end is no end of it."""
     threads = set(threading.enumerate())

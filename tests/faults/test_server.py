@@ -1,7 +1,7 @@
 """A server, its database, its clients and the way between them may all fail at any moment.
 
-Afterwards every point that a training recorded is there once, and the same comes out when all is
-folded anew from the objects alone. That nothing acknowledged is lost: ``kept/test_killed.py``.
+Afterwards every point that a training recorded is there once, the server never forgets what it
+said that it has, and the same comes out when all is folded anew from the objects alone.
 """
 
 from __future__ import annotations
@@ -103,6 +103,15 @@ class Training:
         return self.process.poll() is None
 
 
+def look(root, place, most):
+    """Note how much of every journal the server has, which is never less than it was before."""
+    with contextlib.closing(open_remote(place.server.url, place.token)) as remote:
+        for run in [RunKey(folder.project, folder.run) for folder in iter_runs(root)]:
+            for name, offset in remote.journals(run).items():
+                assert offset >= most.get((run, name), 0), f"SEAMARK_KILL_SEED={SEED}: {run} {name}"
+                most[run, name] = offset
+
+
 def send_the_rest(root, place):
     with contextlib.closing(open_remote(place.server.url, place.token)) as remote:
         for folder in iter_runs(root):
@@ -173,6 +182,7 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
     root = tmp_path / "runs"
     running = [Training(root, place) for _ in range(2)]
     killed: Counter[str] = Counter()
+    most: dict[tuple[RunKey, str], int] = {}
     pause, end = threading.Event(), time.monotonic() + KILLING_S
 
     def kill_trainings():
@@ -192,14 +202,20 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
             if time.monotonic() > end:
                 break
             pause.wait(draw.uniform(0.1, 1.0))
+            with contextlib.suppress(RemoteError):  # a worker may still be missing
+                look(root, place, most)
             killed[place.kill()] += 1
             print(dict(killed), flush=True)  # noqa: T201
         trainings.result()
     place.troubles = False
     for training in running:
         training.end()
+    look(root, place, most)
+    assert most
     points = check_all(root, place)
+    look(root, place, most)
     refold(place)
+    look(root, place, most)
     assert check_all(root, place) == points
     print(len(list(iter_runs(root))), "runs,", points, "points, all there once")  # noqa: T201
 
@@ -228,11 +244,13 @@ def test_database_that_is_stopped_costs_no_record_and_no_restart(tmp_path, draw)
         processes = sorted(place.server.workers())
         for number in (signal.SIGQUIT, signal.SIGINT):
             more_comes()
+            had = known()
             postgresql.stop(number)
             for training in running:  # recording goes on
                 before = training.recorded(root)
                 until(lambda one=training, was=before: one.recorded(root) > was)
             postgresql.start()
+            assert until(known) >= had
         more_comes()
         assert all(training.lives() for training in running)
         for training in running:

@@ -26,6 +26,14 @@ _ROOMS = ("blobs", "index", "journal", "process", "reading", "run", "store", "va
 _MACHINE = "MACHINE"
 
 
+class RefusedError(Exception):
+    """What Seamark raised in a worker; the kind is the name of the class."""
+
+    def __init__(self, kind, message):
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+
+
 class GoneError(Exception):
     """The worker ended before it answered."""
 
@@ -43,22 +51,31 @@ class Worker:
         """Return what the last deed returned.
 
         Raises:
-            AssertionError: If anything was raised, also in a thread.
+            RefusedError: If Seamark raised one of its errors.
+            AssertionError: If anything else was raised, also in a thread.
             GoneError: If the process has ended.
         """
         try:
-            answer, troubles = pickle.loads(self._connection.recv_bytes())
+            kind, value, *more = pickle.loads(self._connection.recv_bytes())
         except (EOFError, ConnectionError) as error:
             raise GoneError from error
-        assert not troubles, "\n".join(troubles)
-        return answer
+        if kind == "refused":
+            raise RefusedError(value, more[0])
+        assert kind == "done", value
+        return value
 
     def do(self, deed, *given):
+        """Have something done, and return what came of it; see `answer`."""
         self.ask(deed, *given)
         return self.answer()
 
     def kill(self):
         os.kill(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def end(self):
+        """Have it end as a script does that has nothing more to do."""
+        self._connection.send(("end", ()))
         self.wait()
 
     def wait(self):
@@ -72,6 +89,7 @@ class Worker:
 
     @property
     def lives(self):
+        """Whether nobody has killed or ended it."""
         return not self._connection.closed
 
 
@@ -112,6 +130,9 @@ def crews(*hosts):
             crew.close()
 
 
+# ------------------------------------------------------------------- in the processes
+
+
 class Deeds:
     """What a worker does; what it holds has numbers that the test chooses."""
 
@@ -126,15 +147,28 @@ class Deeds:
         self.held = {}
         self.projects = {}
 
+    # -- containers
+
     def begin(self, at, project, given):
         made = self.seamark.init_run(project=project, **given, **self.root, **self.quiet)
         self.held[at] = made
         return str(made.id)
 
+    def open(self, at, project, run, owner):
+        self.begin(at, project, {"with_id": run, "owner": owner})
+
     def project(self, path):
         if path not in self.projects:
             self.projects[path] = self.seamark.init_project(path, **self.root)
         return self.projects[path]
+
+    def make_model(self, at, project, key):
+        self.held[at] = self.seamark.init_model(project=project, key=key, **self.root)
+
+    def version(self, at, project, model):
+        made = self.seamark.init_model_version(model=model, project=project, **self.root)
+        self.held[at] = made
+        return str(made.id), int(made["sys/version"].fetch())
 
     def stop(self, at):
         self.held.pop(at).stop()
@@ -149,17 +183,85 @@ class Deeds:
     def release(self, at):
         return bool(self.held[at].release())
 
+    def checkpoint(self, at):
+        return dict(self.held[at].checkpoint_state())
+
+    def resume(self, at, project, state):
+        """Go on with the run of a checkpoint, as a training does that loads it."""
+        made = self.seamark.init_run(project=project, **self.root, **self.quiet)
+        self.held[at] = made.resumed(state)
+        self.held[at].start()
+        return str(self.held[at].id)
+
+    def set_state(self, at, state):
+        self.held[at].set_state(state)
+
+    def trash(self, project, run, trashed):
+        self.project(project).trash([run], trashed=trashed)
+
+    # -- what is recorded
+
     def sync(self, at):
         self.held[at].sync()
+
+    def assign(self, at, path, value):
+        self.held[at][path] = value
 
     def row(self, at, metrics, step):
         self.held[at].log_metrics(metrics, step=step)
 
+    def append(self, at, path, value, step):
+        self.held[at][path].append(value, step=step)
+
     def extend(self, at, path, values, steps):
         self.held[at][path].extend(values, steps=steps)
 
+    def __getattr__(self, name):
+        """Return a deed that calls the method of this name of what stands at a path."""
+        return lambda at, path, *given: getattr(self.held[at][path], name)(*given)
+
+    def delete(self, at, path):
+        del self.held[at][path]
+
+    def params(self, at, values):
+        self.held[at].params.update(values)
+
     def upload(self, at, path, content):
         self.held[at][path].upload(self.seamark.types.File.from_content(content), wait=True)
+
+    def upload_files(self, at, path, files):
+        for name, content in files.items():
+            Path(name).write_text(content)
+        self.held[at][path].upload_files(list(files), wait=True)
+
+    def keep(self, at, path, values):
+        """Keep statistics of numbers."""
+        self.held[at][path].keep(self.seamark.Statistics())
+        for value in values:
+            self.held[at][path].append(value)
+
+    # -- artifacts
+
+    def draft(self, at, project, name):
+        self.held[at] = self.seamark.init_artifact(name=name, project=project, **self.root)
+
+    def add_file(self, at, name, content):
+        file = Path(f"{os.getpid()}.txt")
+        file.write_text(content)
+        self.held[at].add_file(file, name)
+        file.unlink()
+
+    def save(self, at):
+        artifact = self.held.pop(at)
+        artifact.save()
+        found = artifact.digest, artifact.version
+        artifact.stop()
+        return found
+
+    def alias(self, project, name, digest, alias):
+        with_id = f"{project}/{name}@sha256:{digest}"
+        with self.seamark.init_artifact(with_id, **self.root) as artifact:
+            artifact.alias(alias)
 
     def bring(self, project, name, files, remote):
         """Save a version of an artifact, and return its digest once a server has all of it."""
@@ -170,11 +272,53 @@ class Deeds:
                 made.add_file(file)
         return str(made.digest)
 
-    def read_at(self, project, run):
-        opened = self.seamark.init_run(
-            project=project, with_id=run, mode="read-only", **self.root, **self.quiet
-        )
+    # -- reading
+
+    def own(self, at):
+        """Return what the object that records reads of itself."""
+        return dict(self.held[at].session.recorded.document())
+
+    def read_at(self, kind, project, name):
+        """Read a run or a project, opened for it."""
+        given = {"project": project, "mode": "read-only", **self.root}
+        if kind == "run":
+            opened = self.seamark.init_run(with_id=name, **given, **self.quiet)
+        else:
+            opened = self.seamark.init_project(**given)
         return dict(opened.session.recorded.document())
+
+    def found(self, project, query=None):
+        return list(self.project(project).fetch_runs_table(query=query, columns=[])["sys/id"])
+
+    def duplicate(self, project, text):
+        found = self.project(project).find_run(content_hash=text)
+        return None if found is None else str(found.id)
+
+    def members(self, project, name):
+        return list(self.project(project).group(name).fetch_runs_table(columns=[])["sys/id"])
+
+    def versions(self, project, key):
+        model = self.seamark.init_model(key, project=project, mode="read-only", **self.root)
+        table = model.fetch_model_versions_table(columns=["sys/version", "sys/stage"])
+        return {row["sys/id"]: (row["sys/version"], row["sys/stage"]) for row in table.to_rows()}
+
+    def artifacts(self, project, name):
+        with_id = f"{project}/{name}"
+        if not self.project(project).fetch_artifacts_table(columns=[]).total:
+            return {}
+        artifact = self.seamark.init_artifact(with_id, mode="read-only", **self.root)
+        rows = artifact.fetch_versions_table(columns=["sys/version", "sys/aliases"]).to_rows()
+        return {
+            row["sys/id"]: (row["sys/version"], sorted(row.get("sys/aliases", ()))) for row in rows
+        }
+
+    def objects(self, project, name, version):
+        """Return what each object of an artifact holds, or where it is."""
+        with_id = f"{project}/{name}:{version}"
+        artifact = self.seamark.init_artifact(with_id, mode="read-only", **self.root)
+        return {
+            one.path: one.uri or artifact.open(one.path).read().decode() for one in artifact.objects
+        }
 
 
 def _serve(connection, root, cache):
@@ -191,12 +335,17 @@ def _serve(connection, root, cache):
             deed, given = connection.recv()
         except (EOFError, ConnectionError):
             os._exit(0)
+        if deed == "end":
+            return
         try:
-            answer = getattr(deeds, deed)(*given)
+            said = ("done", getattr(deeds, deed)(*given))
+        except deeds.seamark.errors.SeamarkError as error:
+            said = ("refused", type(error).__name__, str(error))
         except BaseException:  # noqa: BLE001 - told to the test
-            troubles.append(traceback.format_exc())
-            answer = None
-        connection.send_bytes(pickle.dumps((answer, troubles)))
+            said = ("fault", traceback.format_exc())
+        if troubles:
+            said = ("fault", "\n".join(troubles))
+        connection.send_bytes(pickle.dumps(said))
 
 
 def _import_all():
@@ -237,6 +386,7 @@ def _main():
             parent.close()
             root, cache = os.fsdecode(told).split("\n")
             _serve(Connection(fds[0]), root, cache)
+            return
         os.close(fds[0])
 
 

@@ -49,6 +49,8 @@ class JournalBuilder:
         self._data = bytearray(file_header(self.uid))  # bytes would be copied for every frame
         self.said = []
         self.ends = []
+        self.hidden = set()
+        """Offsets of points that an oracle takes for hidden, beside what headers say."""
         self.header = {
             "writer": self.writer,
             "attempt": attempt,
@@ -183,6 +185,7 @@ class JournalBuilder:
         return Block(base, data, frames, base + stop) if len(frames) else None
 
     def save(self, folder, end=None):
+        """Write the journal, or its beginning, into a run folder."""
         path = (folder if isinstance(folder, Path) else folder.path) / "journal" / self.file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._data[:end])
@@ -190,6 +193,7 @@ class JournalBuilder:
 
 
 def fold_run(store, project, run, sources, now_ns):
+    """Fold what is new of a run, of all of its journals, and save it."""
     journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
 
     def fold():

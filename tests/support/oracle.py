@@ -35,7 +35,8 @@ class _Oracle:
             cut = self._cut(journal, [one for one, _ in there], attempt)
             for said in journal.said:
                 if said.offset < end:
-                    self._take(journal, said, hidden=said.offset >= cut)
+                    hidden = said.offset >= cut or said.offset in journal.hidden
+                    self._take(journal, said, hidden=hidden)
 
     @staticmethod
     def _cut(journal, others, attempt):
@@ -106,6 +107,8 @@ class _Oracle:
         elif name == "file_point":
             point = (hidden, op["step"], op["file"], *stamp)
             self._add(path, "file_series", key(0), "point", point)
+
+    # ------------------------------------------------------------------ evaluation
 
     def _deleted(self, path):
         keys = [key for key, at in self.deletes if path == at or path.startswith(at + "/")]

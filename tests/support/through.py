@@ -33,6 +33,7 @@ OTHERWISE = {
         "an_id_of_several_runs": "a journal that was copied to another project is refused there",
     },
     "tests/test_reads.py": {
+        "interrupted": "what is interrupted is a read of this process",
         "reference": "a server opens no reference: its file is looked for where it was recorded",
     },
 }

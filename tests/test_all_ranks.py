@@ -1,4 +1,4 @@
-"""``ranks="all"``: every rank records into one run, and none waits for another.
+"""``ranks="all"``: every rank records into one run, and none waits for another; also launchers.
 
 Real processes: most need no torch and are told their rank as a launcher does; those that agree on a
 run over a process group are skipped where torch is missing.
@@ -7,14 +7,20 @@ run over a process group are skipped where torch is missing.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import json
 import pickle
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import journals
 import pytest
 from recording import QUIET
 
+import seamark
 from seamark import Run, init_run
 from seamark.errors import ArgumentError
 from seamark.run.run import make_run
@@ -33,8 +39,9 @@ def join():
 """
 
 
-def on_ranks(forks, code, *args, size=2):
-    environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]
+def on_ranks(forks, code, *args, size=2, **more):
+    same = {"WORLD_SIZE": str(size), **more}
+    environments = [{"RANK": str(rank), **same} for rank in range(size)]
     ended = forks.run(HEAD + textwrap.dedent(code), *args, environments=environments)
     assert [each.code for each in ended] == [0] * size, [each.stderr for each in ended]
     return [each.stdout for each in ended]
@@ -49,7 +56,6 @@ def opened(root, **given):
 
 
 def headers(run):
-    """Return the header of each rank's first journal."""
     found: dict[int, dict[str, Any]] = {}
     for header in journals.headers(run):
         if header["continues"] is None:
@@ -177,19 +183,6 @@ def test_ranks_that_cannot_agree_are_told_and_write_nothing(tmp_path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
-def test_one_process_alone_records_the_same_as_without_ranks(tmp_path):
-    told = []
-    for ranks in ("zero", "all"):
-        with init_run("p", root=tmp_path / ranks, name="n", ranks=ranks, **QUIET) as run:
-            run.log_metrics({"loss": 1.0}, 3)
-            run["lr"] = 0.1
-            run["x"].append(2)
-        (journal,) = journals.journals(run)
-        told.append([(frame.kind, frame.payload) for frame in journal.frames[1:]])
-        assert journal.header["owner"] is True
-    assert told[0] == told[1]
-
-
 def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
     """As loggers travel to spawned workers; also before anything was recorded."""
     lazy = make_run(project="p", root=tmp_path, ranks="all", **QUIET)
@@ -251,9 +244,6 @@ def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, cap
     assert series_paths(run) == ["ranks/1/good"]
     assert run["monitoring/seamark/dropped"].fetch() == {"path": 3, "value": 1, "metrics": 1}
     assert "'/bad' is left out" in caplog.text
-
-
-# -------------------------------------------------------------------- over a process group
 
 
 @pytest.mark.parametrize("disabled", [False, True])
@@ -342,9 +332,6 @@ def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
         dist.destroy_process_group()
     """
     assert on_ranks(torch_forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
-
-
-# -------------------------------------------------------------------- ranks that record nothing
 
 
 @pytest.mark.parametrize(
@@ -442,3 +429,292 @@ def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_pa
     for path in ("x", "ranks/1/x"):
         assert values(read, path) == [1, 2]
         assert read[path].fetch_points().attempt.tolist() == [0, 2]
+
+
+LATE = f"""
+import os, sys, threading
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from seamark import init_run
+
+def work(rank):
+    run = init_run("p", root=sys.argv[1], **{QUIET!r})
+    run["x"] = rank
+    run.log_metrics({{"loss": rank}}, 0)
+    meet = "file://" + sys.argv[1] + "-meet"
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
+    dist.barrier()  # else one may be gone before the other is connected with it
+    run.session.recorder.writer._upkeep.keep(heartbeat=True)
+    for each in threading.enumerate():
+        if each.name == "seamark-late":
+            each.join()
+    assert run.session.recording == (rank == 0)
+    run["later"] = 1
+    run["texts"].append("later")
+    run.log_metrics({{"loss": rank}}, 1)
+    run.stop()
+    dist.destroy_process_group()
+    assert not rank or run["later"].fetch() is None
+
+if __name__ == "__main__":
+    mp.start_processes(work, nprocs=2, start_method="fork")
+"""
+
+
+@pytest.mark.once
+def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(torch_forks, tmp_path):
+    """At a heartbeat, or when it stops; it says so once, keeps what it has, and is silent then."""
+    root = tmp_path / "root"
+    (done,) = torch_forks.run(LATE, str(root), environments=[{}])
+    assert done.code == 0, done.stderr
+    names = [one.name for one in (root / "p").iterdir()]
+    found = [init_run("p", root=root, with_id=name, mode="read-only") for name in names]
+    zero, other = sorted(found, key=lambda run: run["x"].fetch())
+    assert (zero["sys/state"].fetch(), zero["later"].fetch()) == ("completed", 1)
+    assert other["sys/state"].fetch() == "interrupted"
+    assert not other.exists("later")
+    assert not other.exists("texts")
+    assert [len(run["loss"].fetch_values()) for run in (zero, other)] == [2, 1]
+    assert done.stderr.count("turned out to be rank 1") == 1
+    assert other["sys/id"].fetch() in done.stderr
+
+
+TRAINING = """
+import json
+from pathlib import Path
+import torch
+from torch import distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+import seamark
+
+def wrapped(kind, net):
+    if kind == "fully_shard":
+        fully_shard(net)
+        return net
+    if kind == "fsdp":
+        return FullyShardedDataParallel(net, device_id=torch.device("cpu"))
+    return torch.nn.parallel.DistributedDataParallel(net)
+
+def train(kind, **given):
+    quiet = {"capture": {"git": False, "packages": False}}
+    seen, rank = [], dist.get_rank()
+    with seamark.init_run("p", name=kind, tags=[kind], **quiet, **given) as run:
+        torch.manual_seed(0)
+        net = wrapped(kind, torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        points = torch.randn(2, 8, 4)[rank]
+        run["parameters"] = {"lr": 0.1, "rank": rank}
+        for step in range(5):
+            loss = (net(points) - points.sum(1, keepdim=True)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            run.log_metrics({"train/loss": loss}, step=step)
+            run["train/text"].append(f"rank {rank}", step=step)
+            seen.append([step, loss.item()])
+        run["note"].upload(seamark.types.File.from_content(f"rank {rank}"))
+    Path(f"{kind}-{rank}.json").write_text(json.dumps([run.id, seen]))
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+for kind in ("ddp", "fsdp", "fully_shard"):
+    train(kind)
+train("everyone", ranks="all")
+dist.destroy_process_group()
+"""
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "training.py"]
+
+
+def points_of(run, path):
+    found = run[path].fetch_points()
+    return [list(point) for point in zip(found.step.tolist(), found.value.tolist(), strict=True)]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.once
+@pytest.mark.slow
+def test_one_run_for_each_training_under_torchrun():
+    """DDP, FSDP and fully_shard: rank 0 records, and no training asks which rank it is.
+
+    With ``ranks="all"`` rank 1's series stand beside those.
+    """
+    pytest.importorskip("torch")
+    Path("training.py").write_text(TRAINING)
+    done = subprocess.run(
+        [sys.executable, *TORCHRUN], check=False, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    kinds = []
+    for folder in Path(".seamark/p").iterdir():
+        run = seamark.init_run("p", with_id=folder.name, mode="read-only")
+        kind = run["sys/name"].fetch()
+        kinds.append(kind)
+        (ours, series), (theirs, other_series) = (
+            json.loads(Path(f"{kind}-{rank}.json").read_text()) for rank in range(2)
+        )
+        assert run.id == ours
+        assert points_of(run, "train/loss") == series
+        assert len(series) == 5
+        texts = [point.text for point in run.session.recorded.view().texts("train/text")]
+        assert texts == ["rank 0"] * 5
+        paths = ("parameters", "sys/tags", "sys/state", "distributed")
+        assert [run[path].fetch() for path in paths] == [
+            *({"lr": 0.1, "rank": 0}, {kind}, "completed"),
+            {"launcher": "torchrun", "world_size": 2},
+        ]
+        run["note"].download("note.txt")
+        assert Path("note.txt").read_text() == "rank 0"
+        writers = sorted(header["rank"] for header in journals.headers(run))
+        assert (run.exists("ranks"), writers) == (
+            (True, [0, 1]) if kind == "everyone" else (False, [0])
+        )
+        if kind == "everyone":
+            assert theirs == ours
+            assert points_of(run, "ranks/1/train/loss") == other_series
+    assert sorted(kinds) == ["ddp", "everyone", "fsdp", "fully_shard"]
+
+
+APART = """
+import json
+import torch.distributed as dist
+from seamark.errors import SeamarkError
+rank = int(os.environ["RANK"])
+root = f"{sys.argv[1]}/root{rank}"
+def begin(root=root, **given):
+    return init_run("p", root=root, **quiet, **given)
+"""
+
+
+@pytest.fixture
+def apart(torch_forks, tmp_path):
+    """Run a script on two ranks that do not share a root; return what each printed, as JSON."""
+    meetings = itertools.count()
+
+    def apart(code, **more):
+        code = APART + textwrap.dedent(code) + "dist.destroy_process_group()\n"
+        words = str(tmp_path), str(tmp_path / f"meet{next(meetings)}")
+        return [json.loads(told) for told in on_ranks(torch_forks, code, *words, **more)]
+
+    return apart
+
+
+def attempts(tmp_path, rank, run):
+    found = init_run("p", root=tmp_path / f"root{rank}", with_id=run, mode="read-only")
+    return sorted(header["attempt"] for header in journals.headers(found))
+
+
+@pytest.mark.once
+def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(apart, tmp_path):
+    """A rank that does not see it goes on with rank 0; and none begins if that does not."""
+    cases: list[tuple[str, str, dict[str, str]]] = []
+    for ranks, name, there in itertools.product(
+        ["zero", "all"], ["custom_run_id", "with_id"], [True, False]
+    ):
+        place = tmp_path / f"{ranks} {name} {there}"
+        root = place / ("root0" if there else "root1")  # at another rank it is no help
+        with init_run("p", root=root, **QUIET, custom_run_id="one") as run:
+            run["x"] = 1
+        given = {
+            "custom_run_id": {"custom_run_id": "one", "resume": "must"},
+            "with_id": {"with_id": run.id if there else "abcdefgh01234567"},
+        }
+        cases.append((str(place), ranks, given[name]))
+    code = """
+        join()
+        said = []
+        for place, ranks, given in json.loads(os.environ["CASES"]):
+            try:
+                begin(f"{place}/root{rank}", ranks=ranks, **given)
+                said.append("began")
+            except SeamarkError as error:
+                said.append(type(error).__name__)
+            dist.barrier()
+        print(json.dumps(said))
+    """
+    ours, its = apart(code, CASES=json.dumps(cases))
+    assert ours == ["began", "RunNotFoundError"] * 4
+    assert its == ["began"] * 4 + ["began", "RunNotFoundError"] * 2
+    for place, ranks, given in cases:
+        assert Path(place, "root1").exists() == (ranks == "all" or place.endswith("False")), given
+
+
+@pytest.mark.once
+def test_a_restarted_job_is_one_attempt_on_all_ranks(apart, tmp_path):
+    code = """
+        join()
+        for restarts in range(3):
+            os.environ["SLURM_RESTART_COUNT"] = str(restarts)
+            if restarts == 2 and rank == 1:  # it comes back on a node with an empty disk
+                os.rename(root, root + "-gone")
+            run = begin(ranks="all", custom_run_id="one")
+            run.log_metrics({"loss": rank}, 0)
+            run.stop()
+            dist.barrier()
+        print(json.dumps(run.id))
+    """
+    run, other = apart(code, SLURM_JOB_ID="7", SLURM_JOB_NAME="train")
+    assert run == other
+    assert attempts(tmp_path, 0, run) == [0, 1, 2]
+    assert attempts(tmp_path, 1, run) == [2]
+
+
+GOES_ON = """
+    join()
+    run = begin(ranks="all")
+    state = json.loads(os.environ["STATE"])
+    found = run.resumed(state) if state else run
+    found.log_metrics({"loss": rank}, 1)
+    print(json.dumps([found.id, found.checkpoint_state()]))
+    found.stop()
+    dist.barrier()
+"""
+
+
+@pytest.mark.once
+@pytest.mark.thorough
+def test_rank_0_decides_what_a_checkpoint_is_of(apart, tmp_path):
+    """All go over to its run as one attempt, though rank 1 has never seen it.
+
+    Where rank 0 does not see the run, all begin a new one.
+    """
+
+    def went_on(state):
+        return apart(GOES_ON, STATE=json.dumps(state))
+
+    (run, state), (other, _) = went_on(None)
+    assert run == other
+    assert [found for found, _ in went_on(state)] == [run, run]
+    (tmp_path / "root1").rename(tmp_path / "gone1")
+    assert [found for found, _ in went_on(state)] == [run, run]
+    assert (attempts(tmp_path, 0, run), attempts(tmp_path, 1, run)) == ([0, 1, 2], [2])
+    (tmp_path / "root0").rename(tmp_path / "gone0")
+    (new, _), (other, _) = went_on(state)
+    assert new == other != run
+
+
+@pytest.mark.once
+def test_a_hand_made_checkpoint_holds_what_each_rank_recorded_before(apart, tmp_path):
+    """Rank 0 saves while rank 1 is behind; each calls ``checkpoint_state`` at the same place."""
+    code = """
+        run = begin(sys.argv[1] + "/root0", ranks="all", custom_run_id="one")
+        join()
+        state = None
+        for step in range(4):
+            if step == 2 and rank == 1:  # behind: rank 0 has saved, and gone on
+                dist.barrier()
+            run.log_metrics({"loss": step}, step)
+            if step == 2:
+                state = run.checkpoint_state()
+                if rank == 0:
+                    run.log_metrics({"loss": 3}, 3)
+                    dist.barrier()
+                    break
+        run.stop()
+        print(json.dumps(state))
+    """
+    state, _ = apart(code)
+    with init_run("p", root=tmp_path / "root0", custom_run_id="one", **QUIET) as run:
+        run.resumed(state).log_metrics({"loss": 9}, 3)
+    read = init_run("p", root=tmp_path / "root0", custom_run_id="one", mode="read-only")
+    assert read["loss"].fetch_points().value.tolist() == [0, 1, 2, 9]
+    assert read["ranks/1/loss"].fetch_points().value.tolist() == [0, 1, 2]

@@ -10,8 +10,7 @@ from shutil import copytree
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from command import app, output_of
+from command import outcome_of, output_of
 from recording import QUIET
 
 import seamark
@@ -32,13 +31,11 @@ from seamark.run.logbook import LogSession
 
 @pytest.fixture
 def given(tmp_path):
-    """Where all artifacts of a test are."""
     return {"project": "team/p", "root": tmp_path / "root"}
 
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder with two files, one of them in a folder."""
     data = tmp_path / "data"
     (data / "in").mkdir(parents=True)
     (data / "a.txt").write_text("a")
@@ -75,9 +72,6 @@ def test_files_can_be_added_while_the_interpreter_ends(given, data, monkeypatch)
         ("data/a.txt", 1),
         ("data/in/b.txt", 1),
     ]
-
-
-# ------------------------------------------------------------------- mistakes
 
 
 def test_what_is_no_artifact_is_refused_and_nothing_is_made(given):
@@ -187,9 +181,6 @@ def test_nothing_outside_of_a_folder_comes_with_it(given, data):
     artifact.add_dir(data)
     names = [one.path for one in artifact.save().objects]
     assert names == ["data/a.txt", "data/in/b.txt", "data/link"]
-
-
-# ------------------------------------------------------------------- versions
 
 
 def test_an_object_is_called_by_its_destination(given, data):
@@ -399,7 +390,7 @@ def test_a_kill_leaves_a_draft_or_a_version(forks, tmp_path):
         drafts = list(again.folder.path.parent.glob(".draft-*"))
         assert len(drafts) == (not versions)
         if drafts:
-            assert "removed" in CliRunner().invoke(app, ["purge", "--root", str(root)]).output
+            assert "removed" in outcome_of("purge", "--root", str(root)).output
             assert not drafts[0].exists()
     assert ends == {0, 1}
 
@@ -424,9 +415,6 @@ def test_purge_leaves_contents_that_another_version_or_a_draft_has(given):
     again = saved_files(given, "data", one)  # somebody wants it after all
     assert (again.digest, again.version) == (first.digest, 1)
     assert tree(opened(given, "data:1").download("again")) == one
-
-
-# ------------------------------------------------------------------- bytes
 
 
 def test_bytes_are_kept_once(given, data):
@@ -525,9 +513,6 @@ def test_a_disabled_artifact_records_nothing_and_refuses_mistakes(data, tmp_path
     assert not (tmp_path / "none").exists()
 
 
-# ------------------------------------------------------------------- inputs, outputs, lineage
-
-
 def test_inputs_and_outputs_are_recorded_by_what_they_are(given, data):
     version = saved(given, "digits", "1")
     draft = seamark.init_artifact(name="draft", **given)
@@ -603,9 +588,6 @@ def test_lineage_goes_over_generations_and_shows_a_circle_once(given):
     alone = seamark.init_run("apart", mode="read-only", **given).lineage()
     assert len(alone.nodes) == 2
     assert "comes from: nothing that is known" in str(alone)
-
-
-# ------------------------------------------------------------------- commands
 
 
 def test_commands_take_artifacts_by_their_names(given):

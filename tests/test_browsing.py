@@ -31,7 +31,6 @@ HOSTILE = "<img src=x onerror=alert(1)> $\\href{x}{y}$ \u202e\ud800\x1b[31m"
 
 @pytest.fixture
 def run(tmp_path):
-    """A run with something of each family, some of it hostile."""
     started = init_run("team/x", name="quick <b>otter</b>", root=tmp_path, tags=["<i>"], **QUIET)
     started["params/lr"] = 0.1
     started["params/name"] = HOSTILE.replace("\ud800", "")
@@ -99,9 +98,6 @@ def page_of(thing):
     return page, " ".join(tags.words)
 
 
-# ---------------------------------------------------------------------- in, loops, keys
-
-
 def test_in_and_loops_are_about_paths(run, project):
     """A loop gives the names one level below; of a value or of nothing it is an error."""
     project["config/depth"] = 3
@@ -140,20 +136,8 @@ def test_keys_are_completed(run, project):
     assert "config/depth" in project._ipython_key_completions_()
     table = project.fetch_runs_table()
     assert "train/loss" in table._ipython_key_completions_()
-
-
-@pytest.mark.once
-def test_completion_of_keys_never_raises_and_is_bounded(tmp_path):
-    run = init_run(root=tmp_path / "root", **QUIET)
-    run.log_metrics({f"layer/{at:05}/norm": 1.0 for at in range(5010)})
+    run["many"] = {str(at): at for at in range(5000)}
     assert len(run._ipython_key_completions_()) == 5000
-    run.stop()
-    reader = init_run(root=tmp_path / "root", with_id=run.id, mode="read-only")
-    (tmp_path / "root").rename(tmp_path / "moved")
-    assert "sys/id" in reader._ipython_key_completions_()
-
-
-# ---------------------------------------------------------------------- tables
 
 
 def test_rows_and_columns_of_a_table(project, run):
@@ -203,9 +187,6 @@ def test_rows_and_columns_of_points(project, run):
     for table in (points, project.fetch_runs_table()):
         with pytest.raises(TypeError, match="expected a row number, a slice or a column name"):
             table[None]
-
-
-# ---------------------------------------------------------------------- pages
 
 
 def test_a_run_shows_what_it_is(run, project):
@@ -288,13 +269,15 @@ def test_what_is_below_a_path_is_shown(run):
     assert "<svg" in page_of(run["train/loss"])[0]
 
 
-def test_images_are_shown_byte_for_byte(run):
+def test_images_are_known_by_their_first_bytes_and_shown_byte_for_byte(run):
     page, _ = page_of(run["picture"])
     data = re.search('src="data:image/png;base64,([^"]+)"', page)[1]
     assert base64.b64decode(data) == png(bytes(48), 4, 4, 3)
     run["elsewhere"].track_files(__file__)
     for path in ("page", "elsewhere"):
         assert "<img" not in page_of(run[path])[0]
+    data = (png(bytes(12), 2, 2, 3), b"\xff\xd8\xff\xe0\x00\x10", b"<html>", b"")
+    assert list(map(image_type, data)) == ["png", "jpeg", None, None]
 
 
 def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run):
@@ -312,18 +295,13 @@ def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run):
         assert isinstance(file_text(record, exact=False), str)
 
 
-def test_images_are_known_by_their_first_bytes():
-    data = (png(bytes(12), 2, 2, 3), b"\xff\xd8\xff\xe0\x00\x10", b"<html>", b"")
-    assert list(map(image_type, data)) == ["png", "jpeg", None, None]
-
-
 def test_of_many_attributes_the_first_are_shown(tmp_path):
     with init_run(root=tmp_path, **QUIET) as run:
-        run["params"] = {f"p{at:05}": "x" * 1000 for at in range(1200)}
-        run.log_metrics({f"train/m{at:05}": 1.0 for at in range(300)})
+        run["params"] = {f"p{at:05}": "x" * 1000 for at in range(1000)}
+        run.log_metrics({f"train/m{at:05}": 1.0 for at in range(30)})
         page, words = page_of(run)
-        assert "the first 12 of 1,200" in words
-        assert "the first 12 of 300 series" in words
+        assert "the first 12 of 1,000" in words
+        assert "the first 12 of 30 series" in words
         assert len(page) < 20_000
 
 

@@ -8,8 +8,7 @@ import shutil
 import signal
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import outcome_of
 from recording import QUIET
 
 from seamark import init_project, init_run
@@ -97,10 +96,10 @@ def test_command_and_python_share_cursors(tmp_path, project):
     with begin(tmp_path, "two") as run:
         run["lr"] = 1.0
     words = ["changes", cursor, "--root", str(tmp_path)]
-    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
+    found = json.loads(outcome_of(*words, "--json").output)
     assert [(one["run"], one["state"]) for one in found["runs"]] == [(run.id, "completed")]
     assert project.fetch_changes(found["cursor"]).runs == []
-    shown = CliRunner().invoke(app, words)
+    shown = outcome_of(*words)
     assert shown.exit_code == 0, shown.output
     assert f"team/{run.id}" in shown.output
     assert "completed" in shown.output

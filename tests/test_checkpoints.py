@@ -42,7 +42,6 @@ def update(files, *locations):
 
 
 def names(run):
-    """Return what is on record: the size of each checkpoint by its name."""
     run.wait()
     found = run.session.recorded.attributes("model/checkpoints")
     return {one.path.removeprefix("model/checkpoints/"): one.value["size"] for one in found}

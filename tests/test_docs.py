@@ -22,6 +22,7 @@ import contextlib
 import doctest
 import fcntl
 import importlib.util
+import inspect
 import io
 import os
 import pty
@@ -32,12 +33,16 @@ import struct
 import subprocess
 import sys
 import termios
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from recording import QUIET
 
+import seamark
 from seamark.journal.format import Kind
+from seamark.options import run_options
 from seamark.options.config import VARIABLES
 from seamark.reading import names
 
@@ -109,7 +114,6 @@ def assert_printed(got, block, wanted, where):
 
 
 def commands_of(body):
-    """Split a console block into (command, output) pairs; a backslash continues a command."""
     parts = re.split(r"^\$ ((?:.*\\\n)*.*)\n?", body, flags=re.MULTILINE)
     assert not parts[0].strip(), f"output without a command: {parts[0]!r}"
     return list(
@@ -156,7 +160,6 @@ def on_terminal(words):
     ids=str,
 )
 def test_page_does_what_it_says(page):
-    """Every Python and console block of a page runs, and prints what stands there."""
     run = {"python", "console", "text", "yaml"}
     blocks = [block for block in blocks_of(page) if block.language in run]
     for name in sorted(
@@ -183,7 +186,6 @@ def test_page_does_what_it_says(page):
 
 
 def test_ci_runs_the_test_command_of_the_readme():
-    """The command that the README gives for the tests stands in ``.ci/run`` word for word."""
     readme = (ROOT / "README.md").read_text("utf-8")
     commands = re.findall(r"^```sh\n(python3 -m venv .*-s tests)\n```$", readme, re.MULTILINE)
     assert len(commands) == 1
@@ -191,7 +193,6 @@ def test_ci_runs_the_test_command_of_the_readme():
 
 
 def test_every_environment_variable_is_documented():
-    """The reference lists the variables that the package reads, and no others."""
     pattern = re.compile(r"\bSEAMARK_[A-Z][A-Z_]*[A-Z]\b")
     read = {
         name for path in SOURCE.rglob("*.py") for name in pattern.findall(path.read_text("utf-8"))
@@ -202,7 +203,6 @@ def test_every_environment_variable_is_documented():
 
 
 def generator(name):
-    """Return the module of ``docs`` that writes a reference."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -211,25 +211,120 @@ def generator(name):
     return module
 
 
-def test_option_reference_is_what_the_options_say():
-    """The page of the options, and the table of the environment, are as they are in the source."""
+def test_references_are_what_options_and_commands_say():
     for name, text in generator("options_reference").pages().items():
         page = (ROOT / "docs" / "reference" / name).read_text("utf-8")
         assert page == text, "out of date: python docs/options_reference.py"
-
-
-def test_command_reference_is_what_the_commands_say():
-    """``docs/reference/cli.md`` is the help of every command as it is now."""
     page = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
     made = generator("cli_reference").page()
     assert page == made, "out of date: python docs/cli_reference.py > docs/reference/cli.md"
 
 
 def test_every_record_is_documented():
-    """The page about the journal names every kind of frame and every op that the package writes."""
     page = (ROOT / "docs" / "reference" / "journal.md").read_text("utf-8")
     sources = [path.read_text("utf-8") for path in SOURCE.rglob("*.py")]
     ops = {op for source in sources for op in re.findall(r'"op": "(\w+)"', source)}
     assert ops
     assert not [kind.name for kind in Kind if kind.name not in page]
     assert not [op for op in sorted(ops) if f"`{op}`" not in page]
+
+
+def test_the_page_is_made_from_the_kept_results():
+    code = "import run; print(run.page_now(), end='')"
+    made = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT / "benchmarks",
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={"PYTHONIOENCODING": "utf-8", "PATH": ""},
+        check=True,
+    )
+    assert made.stdout == (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+
+
+HOWTO = ROOT / "docs" / "howto"
+RUN = re.compile(r"^```(?:python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`]+)`")
+CALL = re.compile(r"([A-Za-z_][\w.]*)(?:\((.*)\))?\Z", re.DOTALL)
+STATEMENT = re.compile(r"(?!seamark\.[\w.]+\Z)[a-z_]+(\.[a-z]|\[)(?!.*…)")
+"""A call or an assignment, without a gap; no argument alone, and no command."""
+
+NAMES = Path(__file__).parent / "data" / "counterparts.txt"
+"""Names with the arguments that they take, as in the documents of each program: functions, and then
+each class (with a colon; or a module or an enumeration, with a point) and its members."""
+KNOWN = dict(
+    re.findall(r"^== (\S+)\n(.*?)(?=^== |\Z)", NAMES.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+)
+
+
+def rows_of(page):
+    for line in (HOWTO / f"{page}.md").read_text("utf-8").splitlines():
+        cells = re.split(r"(?<!\\)\|", line)
+        if line.startswith("| ") and len(cells) == 4:
+            yield cells[1].strip(), cells[2].strip()
+
+
+def full_names(listing):
+    """Yield the names in a list as above, members with that of their class."""
+    owner = ""
+    for word in listing.split():
+        if word.endswith("."):
+            owner = word
+        elif word.endswith(":"):
+            yield word.removesuffix(":")
+            owner = word.partition("(")[0].removesuffix(":") + "."
+        else:
+            yield owner + word
+
+
+def names_in(words):
+    found = set()
+    for word in words:
+        if (match := CALL.match(word)) is None:
+            continue
+        name, given = match[1], match[2]
+        found.add(name)
+        for each in filter(None, (given or "").split(",")):
+            found.add(f"{name}:{each.partition('=')[0].strip(' *…')}")
+    return found
+
+
+def plain(code):
+    return re.sub(r",(?=[)\]}])", "", re.sub(r"\s+", "", code)).replace("'", '"')
+
+
+@pytest.mark.parametrize("page", KNOWN)
+def test_every_name_has_a_line_of_code_that_is_run(page):
+    """The page names every name and argument; its tables have code of its programs, which run."""
+    named = names_in(code for left, right in rows_of(page) if right for code in CODE.findall(left))
+    assert sorted(names_in(full_names(KNOWN[page])) - named) == []
+    run = plain("".join(RUN.findall((HOWTO / f"{page}.md").read_text("utf-8"))))
+    lines = [code for _, right in rows_of(page) for code in CODE.findall(right)]
+    code = [line for line in lines if STATEMENT.match(line)]
+    assert code
+    assert [line for line in code if plain(line) not in run] == []
+
+
+def test_names_of_other_programs_are_errors_that_name_ours(tmp_path):
+    """Methods, functions and arguments; the names in the messages exist."""
+    run = seamark.init_run("p", name="given", root=tmp_path / "root", **QUIET)
+    run.stop()
+    for name, words in run_options.VERBS.items():
+        with pytest.raises(AttributeError, match=re.escape(words)):
+            getattr(run, name)
+    for name, words in run_options.FUNCTIONS.items():
+        with pytest.raises(AttributeError, match=re.escape(words)):
+            getattr(seamark, name)
+    verbs = [partial(seamark.init_run, "p", root=tmp_path), seamark.init_project]
+    for name, ours in run_options.ARGUMENTS.items():
+        known = [(verb, inspect.signature(verb).parameters) for verb in verbs]
+        having = [verb for verb, names in known if ours in names and name not in names]
+        assert having, ours
+        for verb in having:
+            with pytest.raises(TypeError, match=rf"{name!r}; did you mean {ours!r}\?"):
+                verb(**{name: "x"})
+    said = " ".join([*run_options.VERBS.values(), *run_options.FUNCTIONS.values()])
+    for owner, name in re.findall(r"\b(seamark|run|project)\.(\w+)", said):
+        home = {"seamark": seamark, "run": seamark.Run, "project": seamark.Project}[owner]
+        assert hasattr(home, name), (owner, name)

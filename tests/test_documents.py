@@ -1,8 +1,7 @@
-"""A run is a document and a document a run: `Run.to_dict`, `seamark.from_dict`, the command."""
+"""A run as a document and a document as a run; reports of what runs and projects come to."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import math
@@ -12,25 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from command import app
-from hypothesis import example, given, settings
+from command import outcome_of
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from recording import QUIET
 
 import seamark
+from seamark import init_project, init_run
 from seamark.errors import ArgumentError, RunExistsError, SeamarkError
+from seamark.types import File
 
 FIRST, SECOND = Path("first"), Path("second")
 
 
 def command(*words, root=FIRST):
     given = [str(word) for word in words]
-    return CliRunner().invoke(app, [*given, "--root", str(root)], prog_name="seamark")
+    return outcome_of(*given, "--root", str(root))
 
 
 def recorded(root=FIRST):
-    """A run with something of each family, of two attempts, and a parameter that was changed."""
     Path("notes.txt").write_text("notes", encoding="utf-8")
     file = seamark.types.File.from_content
     params: Any = {"lr": 1, "deep": [1, {"a": math.nan}]}
@@ -165,7 +164,6 @@ def test_error_names_the_place_of_a_wrong_value(place, value, said, document):
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory):
-    """What a run with something of each family is told as."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("document"))
         return recorded().to_dict()
@@ -218,50 +216,151 @@ def test_any_document_is_refused_completely_or_becomes_a_readable_run(document, 
             assert "monitoring/seamark/fold_errors" not in told["attributes"]
 
 
-PATHS = st.sampled_from(["a", "b/c", "d", "parameters/x", "tags/t"])
-VALUES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=20)
-    | st.datetimes(timezones=st.just(timezone.utc))
-    | st.lists(st.integers() | st.text(max_size=3), max_size=3)
-)
-POINTS = st.lists(st.tuples(st.integers(0, 5), st.floats()), min_size=1, max_size=5)
-STEPS = st.one_of(
-    st.tuples(st.just("assign"), PATHS, VALUES),
-    st.tuples(st.just("points"), PATHS, POINTS),
-    st.tuples(st.just("text"), PATHS, st.text(max_size=10)),
-    st.tuples(st.sampled_from(["pop", "clear", "again"]), PATHS, st.none()),
-    st.tuples(st.just("tag"), PATHS, st.text(max_size=5)),
-)
+def test_document_of_a_run_whose_parameters_are_gone_is_exported_unchanged():
+    """To delete what is not there reads what is: the hash of the parameters, which goes later."""
+    with seamark.init_run("p", root=FIRST, **QUIET) as run:
+        run["parameters/x"] = 1
+        run["loss"].append(math.nan)
+        with pytest.raises(seamark.errors.MissingFieldError):
+            run["a"].pop()
+        run["parameters/x"].pop()
+        run["loss"].clear()
+    assert seamark.from_dict(run.to_dict(), root=SECOND).to_dict() == run.to_dict()
 
 
-def do(run, action, path, value):
-    if action == "assign":
-        run[path] = value
-    elif action == "points":
-        run[path].extend([each for _, each in value], steps=[step for step, _ in value])
-    elif action == "text":
-        run[path].append(value)
-    elif action == "again":
-        run.session.resume.begin_again()
-    elif action == "tag":
-        run["sys/tags"].add(value)
-    else:
-        getattr(run[path], action)()
+@pytest.fixture
+def record(tmp_path):
+    def record(**given):
+        given = {"params": {"lr": 0.1, "net": {"depth": 3}}, **QUIET, **given}
+        about = {"name": "first", "description": "of two layers", "code_version": "2024.3"}
+        places = {"root": tmp_path / "root", "tags": ["baseline"], "groups": ["sweep"]}
+        run = init_run("team/p", **about, **places, **given)
+        run["tags/team"] = "vision"
+        run["metadata/seed"] = 7
+        run.log_metrics({"train/loss": 0.5, "val/loss": float("nan"), "epoch": 1}, 0)
+        run["monitoring/x/cpu"].append(1.0)
+        with run.chrono("batch"):
+            pass
+        run.set_state("suspended", error=ValueError("once"))
+        run.set_state("failed", detail="broken", error=RuntimeError("a \x1b[31m<b>word</b>"))
+        run.stop()
+        return run
+
+    return record
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(STEPS, max_size=12))
-# To delete what is not there reads what is: the hash of the parameters is there, and then no more.
-@example([("assign", "parameters/x", 1), ("pop", "a", None), ("pop", "parameters/x", None)])
-def test_imported_document_is_exported_unchanged(steps):
-    with tempfile.TemporaryDirectory() as folder:
-        with seamark.init_run("p", root=Path(folder, "first"), **QUIET) as run:
-            for action, path, value in steps:
-                with contextlib.suppress(SeamarkError):  # another family is there, or nothing
-                    do(run, action, path, value)
-        told = run.to_dict()
-        assert seamark.from_dict(told, root=Path(folder, "second")).to_dict() == told
+SAID = {
+    "name": "first",
+    "state": "failed",
+    "detail": "broken",
+    "description": "of two layers",
+    "version": "2024.3",
+    "project": "team/p",
+    "revision": 1,
+    "tags": ["baseline"],
+    "groups": ["sweep"],
+    "keyed_tags": {"team": "vision"},
+    "parameters": {"lr": 0.1, "net/depth": 3},
+    "metadata": {"seed": 7},
+    "code": {"version": "2024.3"},
+    "edited": None,
+    "trashed": None,
+    "health": {},
+}
+"""Items of the report of the run of `record` that are always the same."""
+
+
+def test_a_report_has_metadata_parameters_metrics_and_errors(record):
+    run = record()
+    report = run.report()
+    assert {name: report[name] for name in SAID} == SAID
+    assert report["id"] == run.id
+    assert list(report["metrics"]) == ["val/loss", "train/loss", "epoch"]
+    assert (report["metrics"]["train/loss"], report["chronos"]["batch"]["count"]) == (0.5, 1)
+    assert [one["type"] for one in report["errors"]] == ["ValueError", "RuntimeError"]
+    assert report["start_time"] < report["end_time"] == report["last_record"]
+    printed, short = str(report), run.report(short=True)
+    assert printed.startswith("first - failed (broken)\n")
+    assert "\x1b" not in printed
+    assert "val/loss" in printed
+    assert f"{report!r}" == printed
+    assert set(report) - set(short) == {
+        *("id", "custom_id", "project", "parent", "owner", "claimed_by", "hostname"),
+        *("creation_time", "last_record", "edited", "trashed", "attempts", "environment"),
+        *("distribution", "code", "progress", "inherited_tags", "changes", "masked", "health"),
+    }
+    assert "traceback" not in short["errors"][0]
+    assert run.id not in str(short)
+    page = report._repr_html_()
+    assert "<b>word" not in page
+    assert "&lt;b&gt;word" in page
+
+
+def test_a_report_has_what_is_kept_instead_of_points(tmp_path):
+    keep = {"*/ring": seamark.Ring(2), "*/best": seamark.Last(), "*/power": seamark.Statistics()}
+    with init_run("p", root=tmp_path / "root", keep=keep, **QUIET) as run:
+        for value in (1.0, 2.0, 3.0):
+            for name in ("ring", "best", "power", "all"):
+                run[f"val/{name}"].append(value)
+                run[f"metadata/{name}"].append(value)
+        run["metadata/note"].append("warm")
+        run["metadata/words"].add(["b", "a"])
+        run["metadata/file"].upload(File.from_content("x"))
+        run["monitoring/x/kept"].keep(seamark.Last()).append(1.0)
+    report = run.report()
+    power = run["val/power"].fetch().to_dict()
+    assert power["mean"] == 2.0
+    found = {"ring": [2.0, 3.0], "best": 3.0, "power": power, "all": 3.0}
+    assert report["metrics"] == {f"val/{name}": value for name, value in found.items()}
+    assert report["metadata"] == {**found, "note": "warm", "words": ["a", "b"]}
+
+
+def test_a_report_is_json(record):
+    when = datetime(2026, 1, 2, tzinfo=timezone.utc)
+    run = record(params={"when": when, "rate": float("nan")})
+    report = run.report()
+    assert math.isnan(report["parameters"]["rate"])
+    assert report["parameters"]["when"] == "2026-01-02T00:00:00+00:00"
+    assert datetime.fromisoformat(report["start_time"]) == run["sys/start_time"].fetch()
+    assert datetime.fromisoformat(report["errors"][0]["time"]) == run.errors[0].time
+    assert json.dumps(json.loads(json.dumps(report))) == json.dumps(report)
+    started = run["sys/start_time"].fetch().isoformat(sep=" ", timespec="seconds")
+    assert f"start time      {started}\n" in str(report)
+    project = init_project("team/p", root=run.root, mode="read-only")
+    project_report = project.report()
+    assert json.loads(json.dumps(project_report)) == project_report
+
+
+def test_reports_of_disabled_runs_and_new_projects_are_empty(tmp_path):
+    report = init_run(mode="disabled", root=tmp_path / "none").report()
+    assert (report["name"], report["metrics"], report["errors"]) == (None, {}, [])
+    assert str(report).startswith("(no name)")
+    found = init_project("new", root=tmp_path / "none").report(short=True)
+    empty = {"tags": [], "keyed_tags": {}, "metadata": {}, "groups": [], "runs": {}}
+    assert found == {"name": "new", "description": None, **empty}
+
+
+def test_the_report_of_a_project_counts_its_runs_by_state(record):
+    run = record()
+    init_run("team/q", root=run.root, start=False, **QUIET).stop()
+    with init_project("team", root=run.root) as project:
+        project["sys/name"] = "The team"
+        project["metadata/budget"] = 100
+        project.group("sweep")["seed"] = 1
+    report = init_project("team", root=run.root, mode="read-only").report()
+    assert report["runs"] == {"created": 1, "failed": 1}
+    assert (report["name"], report["project"]) == ("The team", "team")
+    assert (report["metadata"], report["groups"]) == ({"budget": 100}, ["sweep"])
+    assert str(report).startswith("The team\n")
+
+
+def test_the_command_shows_the_report(record):
+    run = record()
+
+    shown = command("show", run.id, "--json", root=run.root).stdout
+    told, report = json.loads(shown)["report"], run.report()
+    assert (told["state"], told["metrics"]["val/loss"]) == (report["state"], "nan")
+    assert {**told["errors"][0], "time": None} == {**report["errors"][0], "time": None}
+    printed = command("show", run.id, root=run.root).stdout
+    assert "Errors (2)" in printed
+    assert "first  failed (broken)" in printed

@@ -200,20 +200,19 @@ def test_a_long_fork_is_read_like_a_run_that_recorded_all_of_it():
     assert read[0] == read[1]
 
 
-def test_a_server_reads_a_fork_as_a_folder_does(child, server, monkeypatch):
-    monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
+def test_a_server_reads_a_fork_as_a_folder_does(child, near_server):
     first = id_of_parent()
 
     def there(run):
-        return seamark.init_run(P, with_id=run, mode="read-only", remote=server.url)
+        return seamark.init_run(P, with_id=run, mode="read-only", remote=near_server.url)
 
-    seamark.sync(child.id, server.url)
+    seamark.sync(child.id, near_server.url)
     run = there(child.id)
     assert values(run, "loss") == CURVE[6:]
     assert run.session.recorded.view().problems()["fork"] == {"lacking": "first"}
     with seamark.init_run(P, with_id=first, **QUIET) as again:
         again.log_metrics({"loss": 4.75}, 4.75)
-    seamark.sync(first, server.url)
+    seamark.sync(first, near_server.url)
     whole = [*CURVE[:5], (4.75, 4.75), *CURVE[5:]]
     run = there(child.id)
     assert values(run, "loss") == whole
@@ -224,7 +223,7 @@ def test_a_server_reads_a_fork_as_a_folder_does(child, server, monkeypatch):
     assert run["h"].fetch_last().counts == [5]
     view = run.session.recorded.view()
     assert "fork" not in view.problems()
-    project = seamark.init_project(P, mode="read-only", remote=server.url)
+    project = seamark.init_project(P, mode="read-only", remote=near_server.url)
     assert len(project.fetch_series(["loss", "only/*"], [child.id])) == len(whole) + 6
     drawn = project.fetch_curves(["only/here"], [child.id])
     assert [len(one.drawing.x) for one in drawn] == [6]

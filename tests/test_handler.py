@@ -40,26 +40,16 @@ from seamark.errors import (
 from seamark.reading.words import nearest_path
 from seamark.types import File, Histogram
 from seamark.utils import stringify_unsupported
-from seamark.values import decode_atom, escape, parameters
-
-
-@pytest.fixture
-def run(tmp_path):
-    with init_run("p", root=tmp_path / "root", **QUIET) as run:
-        yield run
+from seamark.values import decode_atom, encode_atom, escape, flatten, parameters
 
 
 @pytest.fixture
 def again(run):
-    """Return a function that opens the run for reading, as another process would."""
     return lambda: init_run("p", root=run.root, with_id=run.id, mode="read-only")
 
 
 def ops(run):
     return records(run, Kind.OP, Kind.TEXT, Kind.HISTOGRAM)
-
-
-# -------------------------------------------------------------------- atoms
 
 
 class Colour:
@@ -210,9 +200,6 @@ def test_neither_derived_fields_nor_series_are_written_below_sys(run, again, cap
     assert len(again()["loss"].fetch_points()) == 3
 
 
-# -------------------------------------------------------------------- long and odd texts
-
-
 @pytest.mark.parametrize("text", ["a\x00b\udc80", "\\x00"], ids=ascii)
 def test_what_utf8_cannot_hold_stands_as_escapes(run, again, text):
     """Lone surrogates and NUL are kept visibly, flagged as changed, wherever a text can stand."""
@@ -241,9 +228,6 @@ def test_texts_and_assignments_of_any_size_are_kept_whole(run, again):
     values |= {f"big{number}": 3**20_000 for number in range(3)}
     run["many"] = values
     assert again()["many"].fetch() == values
-
-
-# -------------------------------------------------------------------- series
 
 
 def test_points_keep_their_steps_and_times(run, again):
@@ -334,7 +318,6 @@ def test_extend_numbers_points_or_takes_steps_and_times(run, again):
 
 
 def test_every_argument_of_neptune_is_taken(run):
-    """Those of ``append``, ``extend`` and of ``log``, an older name of both, in Neptune 1.14."""
     run["a"].log(0.5)
     run["a"].log([1.5, np.float32(2.5)])
     run["a"].log(np.array(3.5), 10)
@@ -420,9 +403,6 @@ def test_clear_empties_series_and_sets(run, again):
         run["atom"].clear()
 
 
-# -------------------------------------------------------------------- families
-
-
 WRITERS: dict[str, Any] = {
     "atom": lambda at: at.assign(1),
     "float_series": lambda at: at.append(1.0),
@@ -458,9 +438,6 @@ def test_a_path_holds_one_family_until_it_is_deleted(run, first, frames):
     assert run.get_attribute_type("x/y") in (second, "int")
 
 
-# -------------------------------------------------------------------- deleting
-
-
 def test_a_path_is_deleted_with_all_below_it(run, again):
     run["a/b"] = 1
     run["a/c/d"] = 2
@@ -479,9 +456,6 @@ def test_a_path_is_deleted_with_all_below_it(run, again):
     with init_run("p", root=run.root, with_id=run.id, owner=False) as other:
         del other["ab"]  # which another process wrote
     assert not again().exists("ab")
-
-
-# -------------------------------------------------------------------- files
 
 
 def test_a_file_is_kept_as_it_was_when_upload_returned(run, again, tmp_path):
@@ -583,9 +557,6 @@ def test_an_artifact_is_known_by_names_and_contents_of_its_files(run, tmp_path):
     assert tracked("same", data / "in", data / "c.csv")[0]["hash"] != more["hash"] != first["hash"]
 
 
-# -------------------------------------------------------------------- reading
-
-
 def test_reading_verbs_name_the_family_that_they_found(run):
     run["a"] = 1
     verbs = ("fetch_points", "fetch_hash", "fetch_extension", "fetch_files_list")
@@ -594,6 +565,8 @@ def test_reading_verbs_name_the_family_that_they_found(run):
             getattr(run["a"], verb)()
     with pytest.raises(MissingFieldError, match="expected a series, got a single val"):
         run["a"].fetch_last()
+    with pytest.raises(FamilyError, match="expected a float series"):
+        run["a"].fetch_points(points=10)
 
 
 def test_a_path_with_nothing_there_names_the_nearest(run):
@@ -740,9 +713,6 @@ def test_numbers_of_known_series_are_checked_like_those_of_new_ones(run):
     assert run["m/b/c"].fetch_points().value.tolist() == [2, 2, 2, 1]
 
 
-# -------------------------------------------------------------------- mistyped arguments
-
-
 @pytest.mark.parametrize("mode", ["offline", "disabled"])
 def test_a_mistyped_argument_is_refused_in_disabled_runs_too(tmp_path, mode):
     with init_run("p", root=tmp_path, mode=mode, **QUIET) as run:
@@ -757,3 +727,25 @@ def test_a_mistyped_argument_is_refused_in_disabled_runs_too(tmp_path, mode):
             with pytest.raises(UnknownArgumentError, match=expected):
                 getattr(run["loss"], verb)(value, **given)
         assert not run.exists("loss")
+
+
+class Loss:
+    """Can be called, and is printed all the same."""
+
+    def __call__(self):
+        pass
+
+    def __str__(self):
+        return "a loss"
+
+
+def test_what_cannot_be_kept_becomes_text_and_the_rest_stays():
+    plain = {"lr": 0.1, "f": File.from_content("x"), "n": None, "l": [1, 2]}
+    found = stringify_unsupported({**plain, "loss": Loss(), "deep": {1: {"x": Loss()}}})
+    assert found == {**plain, "loss": "a loss", "deep": {"1": {"x": "a loss"}}}
+    assert stringify_unsupported(found) == found
+    assert [stringify_unsupported(one) for one in (5, print, {})] == [5, "print", {}]
+    cycle = {"x": object()}
+    cycle["self"] = cycle
+    for leaf in flatten(stringify_unsupported({"c": cycle, "l": [[object()]]}), "p").values():
+        encode_atom(leaf)

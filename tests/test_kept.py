@@ -12,8 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import outcome_of
 from journals import operations
 from recording import QUIET
 
@@ -289,15 +288,12 @@ def test_commands_show_kept_values():
         run["ring"].keep(Ring(2))
         run["ring"].extend([1.0, math.inf])
 
-    def run_command(*words):
-        return CliRunner().invoke(app, words)
-
-    shown = run_command("show", "kept").output
+    shown = outcome_of("show", "kept").output
     assert "Statistics (2)" in shown
     assert "power   1.5  0.7071067811865476  1.0  2.0   2.0      2" in shown
-    assert "values      1.0, inf" in run_command("show", "kept", "ring").output
-    told = json.loads(run_command("show", "kept", "--json").output)["attributes"]
+    assert "values      1.0, inf" in outcome_of("show", "kept", "ring").output
+    told = json.loads(outcome_of("show", "kept", "--json").output)["attributes"]
     assert told["power"]["value"]["mean"] == 1.5
     assert told["ring"]["value"]["values"] == [1.0, "inf"]
-    rows = run_command("export", "kept", "-w", "attributes", "-p", "power").output
+    rows = outcome_of("export", "kept", "-w", "attributes", "-p", "power").output
     assert '""count"": 2' in rows

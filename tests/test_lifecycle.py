@@ -3,9 +3,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import sys
 import textwrap
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from recording import NOTHING
@@ -48,9 +50,6 @@ def reopened(root, run_id):
 
 def state_of(root, run_id):
     return reopened(root, run_id)["sys/state"].fetch()
-
-
-# --------------------------------------------------------------------- one process
 
 
 def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
@@ -101,7 +100,6 @@ def as_rank_1(monkeypatch):
 
 
 def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path, in_python):
-    """An error of the process does not fail it."""
     code = """
         import sys
         from seamark import init_run
@@ -185,11 +183,7 @@ def test_what_is_known_is_answered_before_the_first_record(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# --------------------------------------------------------------------- whose state
-
-
 def left(root, state):
-    """Leave a run with a point behind, in a state; return its id."""
     if state == "crashed":
         if not (child := os.fork()):
             run = init_run("p", root=root, custom_run_id=state, **QUIET)
@@ -260,9 +254,6 @@ def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, cap
         owner.stop()
 
 
-# --------------------------------------------------------------------- other processes
-
-
 @pytest.mark.parametrize("told", [None, "failed", "completed"])
 def test_a_process_that_turns_out_to_be_another_rank_stops_recording(
     tmp_path, monkeypatch, caplog, told
@@ -280,6 +271,30 @@ def test_a_process_that_turns_out_to_be_another_rank_stops_recording(
     assert seen["sys/state"].fetch() == (told or "interrupted")
     assert seen["loss"].fetch_points().step.tolist() == [0]
     assert caplog.text.count("turned out to be rank 1") == 1
+
+
+@pytest.mark.parametrize("ranks", ["zero", "all"])
+def test_a_heartbeat_finds_out_that_a_process_is_another_rank(tmp_path, monkeypatch, caplog, ranks):
+    """It is silent from then on; with ``ranks="all"`` it is only told how to begin."""
+    horovod = SimpleNamespace(is_initialized=lambda: True, rank=lambda: 1, size=lambda: 2)
+    late = init_run("p", root=tmp_path, ranks=ranks, **QUIET)
+    late.log_metrics({"loss": 1.0}, 0)
+    with monkeypatch.context() as met:
+        met.setitem(sys.modules, "horovod.torch", horovod)
+        late.session.recorder.writer._upkeep.keep(heartbeat=True)
+        for each in threading.enumerate():
+            if each.name == "seamark-late":
+                each.join()
+        assert late.session.recording == (ranks == "all")
+        late.log_metrics({"loss": 1.0}, 1)
+        late["later"] = 1
+        late.stop()
+    seen = reopened(tmp_path, late.id)
+    assert seen["sys/state"].fetch() == ("interrupted" if ranks == "zero" else "completed")
+    assert len(seen["loss"].fetch_points()) == (1 if ranks == "zero" else 2)
+    assert caplog.text.count("turned out to be rank 1") == 1
+    advice = "With ranks='all' call init_run() after init_process_group()"
+    assert caplog.text.count(advice) == (ranks == "all")
 
 
 def test_a_copy_that_turns_out_to_be_another_rank_leaves_the_state(tmp_path, monkeypatch):

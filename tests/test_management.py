@@ -26,7 +26,6 @@ def running(tmp_path_factory):
 
 
 def token_of(running, user, project, role, **more):
-    """Return the token of somebody with a role, as `seamark token create --neptune` has it."""
     given = {"user": user, "project": project, "role": role, **more}
     secret = ask(running.url, "POST", "accounts/tokens", running.token, given).json()["token"]
     return in_neptunes_form(running.url, secret)

@@ -13,31 +13,14 @@ from command import output_of
 from journals import headers
 
 import seamark
-from seamark import exceptions
-from seamark.errors import (
-    ArgumentError,
-    InactiveRunError,
-    KeyTakenError,
-    PathError,
-    ReadOnlyError,
-    RunNotFoundError,
-    RunNotNamedError,
-    StageError,
-    UnknownArgumentError,
-)
+from seamark import errors, exceptions
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder, iter_runs
 from seamark.run.logbook import LogSession
 
 
 @pytest.fixture
-def root(tmp_path):
-    return tmp_path / "root"
-
-
-@pytest.fixture
 def given(root):
-    """Arguments of a model that exists: RESNET of team/p."""
     given = {"project": "team/p", "root": root}
     with seamark.init_model(key="RESNET", name="Big one", **given) as model:
         model["signature"] = "image -> class"
@@ -45,13 +28,9 @@ def given(root):
 
 
 def numbers(given):
-    """Return the number of each version by its id, as a table has them."""
     model = seamark.init_model("RESNET", mode="read-only", **given)
     rows = model.fetch_model_versions_table(columns=["sys/version"]).to_rows()
     return {row["sys/id"]: row["sys/version"] for row in rows}
-
-
-# ------------------------------------------------------------------- mistakes
 
 
 def test_what_is_no_model_is_refused(root, given):
@@ -60,16 +39,19 @@ def test_what_is_no_model_is_refused(root, given):
     half = r"'HALF' of .* holds no model .* remove the folder"
     for make, wrong, error, why in (
         (model, {}, neptune.NeptuneMissingRequiredInitParameter, "key="),
-        (version, {}, RunNotNamedError, "model="),
+        (version, {}, errors.RunNotNamedError, "model="),
         (model, {"key": "N", "mode": "read-only"}, neptune.NeedExistingModelForReadOnlyMode, None),
         (model, {"with_id": "NONE"}, neptune.ModelNotFound, "no model 'NONE'"),
-        (model, {"with_id": 7}, ArgumentError, "with_id: expected a string"),
+        (model, {"with_id": 7}, errors.ArgumentError, "with_id: expected a string"),
         (version, {"model": "NONE"}, neptune.ModelNotFound, None),
         (version, {"with_id": "RESNET-7"}, neptune.ModelVersionNotFound, None),
-        (version, {"nmae": "RESNET"}, UnknownArgumentError, "did you mean 'name'"),
-        (model, {"key": "HALF"}, KeyTakenError, half),
-        *((model, {"key": key}, PathError, "key") for key in ("../x", "a-b", "", ".models", "con")),
-        (model, {"key": "RESNET"}, KeyTakenError, "exists"),
+        (version, {"nmae": "RESNET"}, errors.UnknownArgumentError, "did you mean 'name'"),
+        (model, {"key": "HALF"}, errors.KeyTakenError, half),
+        *(
+            (model, {"key": key}, errors.PathError, "key")
+            for key in ("../x", "a-b", "", ".models", "con")
+        ),
+        (model, {"key": "RESNET"}, errors.KeyTakenError, "exists"),
         (model, {"key": "RESNET"}, neptune.NeptuneModelKeyAlreadyExistsError, None),
         (model, {"key": "RESNET"}, neptune.NeptuneObjectCreationConflict, None),
     ):
@@ -93,24 +75,21 @@ def test_a_stage_is_changed_by_its_verb_alone(given):
     version.change_stage("production")
     assert version["sys/stage"].fetch() == "production"
     for path in ("sys/stage", "sys/version", "sys/model_id", "sys/id"):
-        with pytest.raises(PathError):
+        with pytest.raises(errors.PathError):
             version[path] = "staging"
     with pytest.raises(exceptions.NeptuneCannotChangeStageManually):
         del version["sys/stage"]
-    with pytest.raises(StageError, match="change_stage"):
+    with pytest.raises(errors.StageError, match="change_stage"):
         version["sys"] = {"stage": "staging"}
     with pytest.raises(ValueError, match="did you mean 'staging'"):
         version.change_stage("stagin")  # codespell:ignore
     version.stop()
-    with pytest.raises(InactiveRunError):
+    with pytest.raises(errors.InactiveRunError):
         version.change_stage("none")
     read = seamark.init_model_version(version.id, mode="read-only", **given)
-    with pytest.raises(ReadOnlyError):
+    with pytest.raises(errors.ReadOnlyError):
         read.change_stage("none")
     assert read["sys/stage"].fetch() == "production"
-
-
-# ------------------------------------------------------------------- what they are
 
 
 def test_models_have_the_verbs_of_a_run_and_are_no_runs(given, tmp_path):
@@ -193,11 +172,9 @@ def test_commands_take_models_and_versions(given, root):
     with Index.open(root) as index:
         index.refresh()
         assert index.runs(None, "model_version") == []  # it was purged with its model
-    with pytest.raises(KeyTakenError, match="purged"):
+    with pytest.raises(errors.KeyTakenError, match="purged"):
         seamark.init_model(key="RESNET", **given)
 
-
-# ------------------------------------------------------------------- numbers
 
 _MAKE = """
 import sys, seamark
@@ -255,9 +232,6 @@ def test_of_two_versions_with_one_number_the_later_gets_the_next_free_one(given,
     assert numbers(given) == {ids[0]: 1, ids[2]: 2, ids[3]: 3, newest.id: 5}
 
 
-# ------------------------------------------------------------------- strangers
-
-
 def test_links_and_odd_names_among_models_mislead_nobody(given, root):
     models = root / "team/p/.models"
     with seamark.init_model_version(model="RESNET", **given) as version:
@@ -301,5 +275,5 @@ def test_a_recorded_number_that_is_none_is_ignored(given):
         with seamark.init_model_version(model="RESNET", **given) as version:
             assert version["sys/version"].fetch() == at, number
         assert seamark.init_model_version(f"odd{at}", **given).id == f"odd{at}"
-    with pytest.raises(RunNotFoundError):
+    with pytest.raises(errors.RunNotFoundError):
         seamark.init_model_version("RESNET-0", **given)

@@ -7,8 +7,7 @@ import math
 import statistics
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import outcome_of
 from recording import QUIET
 
 from seamark import init_project, init_run
@@ -82,7 +81,7 @@ def test_the_command_groups_and_turns_pages(tmp_path):
         record(tmp_path, f"run{at}", lr=[0.1, 0.2][at % 2], loss=float(at))
 
     def ls(*words, code=0):
-        told = CliRunner().invoke(app, ["ls", *words, "--root", str(tmp_path)])
+        told = outcome_of("ls", *words, "--root", str(tmp_path))
         assert told.exit_code == code, told.output
         return told.output
 

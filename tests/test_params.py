@@ -19,12 +19,11 @@ begin = seamark.init_run
 
 
 def told(run):
-    """Tell another process what there is."""
     assert run.params.as_dict() == {"lr": 0.1, "db": {"password": "s3cr3t-word"}}
     assert run.params.db.password == "s3cr3t-word"
 
 
-def test_item_attribute_and_path_are_one_value():
+def test_item_attribute_and_path_are_one_value_and_a_mapping_replaces_it():
     with begin(params={"lr": 0.1, "opt": {"name": "adam"}}) as run:
         run.params.opt.eps = 1e-8
         run["parameters/opt/beta"] = 0.9
@@ -34,9 +33,6 @@ def test_item_attribute_and_path_are_one_value():
         assert run["parameters"].fetch() == run.params.as_dict() == run.params
         assert "sched" in run.params
         assert list(run.params) == ["lr", "opt", "sched"]
-
-
-def test_a_mapping_that_is_set_replaces_the_old_one():
     with begin(params={"opt": {"name": "adam", "eps": 1}}) as run:
         run.params.opt = {"name": "sgd"}
         assert run["parameters"].fetch() == run.params == {"opt": {"name": "sgd"}}

@@ -1,4 +1,9 @@
+"""Where a run is recorded, and the names, folders and addresses by which it is opened."""
+
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 from recording import QUIET
@@ -35,7 +40,6 @@ def test_a_purged_run_is_not_started_again(tmp_path):
 
 
 def recorded(root, project="p", **given):
-    """Record a run and return its id."""
     with seamark.init_run(project, root=root, **QUIET, **given) as run:
         run["val/loss"].append(0.5)
     return run.id
@@ -102,3 +106,73 @@ def test_ranks_that_cannot_talk_need_a_whole_id(tmp_path, monkeypatch):
         for word in (run, f"p/{run}"):
             with seamark.init_run("p", with_id=word, root=tmp_path, ranks="all", **QUIET) as found:
                 assert found.id == run
+
+
+ROOT = Path("here")
+
+
+def record_named(name, project="team/p"):
+    with seamark.init_run(project, root=ROOT, name=name, **QUIET) as run:
+        run["name"] = name
+    return run.id
+
+
+def test_run_is_opened_by_its_folder_or_uri(monkeypatch):
+    run = record_named("one")
+    folder = ROOT.absolute() / "team/p" / run
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"with_id": ROOT / "team"}, RunNotFoundError, "with_id: expected the folder of a run"),
+        ({"with_id": "file:///nowhere/x"}, RunNotFoundError, "with_id: expected the folder of"),
+        ({"with_id": "file://host/x"}, ArgumentError, "expected file:///folder"),
+        ({"with_id": folder, "root": "x"}, ArgumentError, "with_id and root: exp"),
+        ({"with_id": "https://a.b/p/x", "remote": "https://c.d"}, ArgumentError, "with_id and rem"),
+    ]
+    for given, error, said in wrong:
+        with pytest.raises(error, match=said):
+            seamark.init_run(mode="read-only", **given)
+    assert not Path("x").exists()
+    monkeypatch.chdir("/")
+    for place in (folder, str(folder), folder.as_uri()):
+        found = seamark.init_run(with_id=place, mode="read-only")
+        assert (found.id, found["name"].fetch()) == (run, "one")
+    with seamark.init_run(with_id=found.get_url(), **QUIET) as again:
+        again["more"] = 1
+    assert found["more"].fetch() == 1
+
+
+def test_project_moves_runs_into_the_trash_and_back():
+    runs = [record_named(name) for name in ("one", "two", "three")]
+    record_named("one", "other")
+    project = seamark.init_project("team/p", root=ROOT)
+
+    def seen(*, trashed):
+        table = project.fetch_runs_table(columns=["sys/name"], trashed=trashed)
+        return {row["sys/name"] for row in table.to_rows()}
+
+    opened = seamark.init_run("team/p", with_id=runs[1], root=ROOT, mode="read-only")
+    assert project.trash(["one", opened]) == runs[:2]
+    assert (seen(trashed=True), seen(trashed=False)) == ({"one", "two"}, {"three"})
+    assert project.trash("one", trashed=False) == runs[:1]
+    assert project.trash('name = "three"') == runs[2:]
+    assert seen(trashed=True) == {"two", "three"}
+    assert len(seamark.init_project("other", root=ROOT).fetch_runs_table()) == 1
+    with pytest.raises(RunNotFoundError):
+        project.trash("nobody")
+    with pytest.raises(ArgumentError, match="runs: expected runs, their names or a query"):
+        project.trash(None)
+    with pytest.raises(ReadOnlyError):
+        seamark.init_project("team/p", root=ROOT, mode="read-only").trash("one")
+
+
+def test_runs_of_a_server_are_opened_and_trashed_by_uri(near_server):
+    run, url = record_named("one"), near_server.url
+    (moved,) = seamark.sync(ROOT / "team/p" / run, url)
+    assert moved.run == run
+    for name in ("one", run):
+        found = seamark.init_run(with_id=f"{url}/team/p/{name}", mode="read-only")
+        assert found["name"].fetch() == "one"
+    project = seamark.init_project("team/p", remote=url)
+    assert project.trash("one") == [run]
+    assert not project.fetch_runs_table().to_rows()
+    assert project.trash(run, trashed=False) == [run]
+    assert project.fetch_runs_table().to_rows()

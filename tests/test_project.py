@@ -15,8 +15,6 @@ from seamark import errors, init_project, init_run
 
 @pytest.fixture
 def record(tmp_path):
-    """Record a run with two curves; the learning rate is what sets it apart."""
-
     def record_one(lr, *, project="team/x", steps=5, **given):
         with init_run(project, root=tmp_path, params={"lr": lr}, **QUIET, **given) as run:
             for step in range(steps):
@@ -28,7 +26,6 @@ def record(tmp_path):
 
 @pytest.fixture
 def project(tmp_path):
-    """The project that `record` writes to."""
     with init_project("team/x", root=tmp_path) as opened:
         yield opened
 

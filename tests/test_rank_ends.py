@@ -31,7 +31,6 @@ def begin(ranks="all"):
 
 @contextlib.contextmanager
 def started_ranks(code, *words, size=1):
-    """Yield the processes of a training, once each has said that it is ready; kill what is left."""
     pipe = subprocess.PIPE
     ranks = [
         subprocess.Popen(
@@ -135,38 +134,6 @@ def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
     words = [sys.executable, str(script), str(root)]
     subprocess.run(words, capture_output=True, check=True, timeout=240)
     assert statuses(root) == {0: ("failed", "RuntimeError: a worker is gone"), 1: ("killed", "")}
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_worker_of_torch_that_raises_has_failed(tmp_path):
-    """`torch.multiprocessing` turns the error of a worker into an exit, and kills the others."""
-    pytest.importorskip("torch")
-    root, script = tmp_path / "root", tmp_path / "script.py"
-    root.mkdir()
-    code = """
-        import torch.multiprocessing as mp
-
-        def train(rank, root):
-            os.environ.update(RANK=str(rank), WORLD_SIZE="2")
-            begin()
-            open(f"{root}/{rank}", "w").close()
-            while not all(os.path.exists(f"{root}/{n}") for n in range(2)):
-                os.sched_yield()
-            if rank == 0:
-                raise ValueError("from rank 0")
-            signal.pause()
-
-        if __name__ == "__main__":
-            mp.spawn(train, args=(sys.argv[1],), nprocs=2)
-    """
-    script.write_text(HEAD + textwrap.dedent(code))
-    words = [sys.executable, str(script), str(root)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
-    assert "ValueError: from rank 0" in done.stderr
-    expected = {0: ("failed", "ValueError: from rank 0"), 1: ("interrupted", "SIGTERM")}
-    assert statuses(root) == expected
-    assert opened(root)["sys/state"].fetch() == "failed"
 
 
 def test_a_rank_that_records_no_step_for_long_hangs(tmp_path):

@@ -1,4 +1,4 @@
-"""What reads return, and what they cost: one refresh, one snapshot, and what was asked for."""
+"""What reads return, and that one snapshot agrees with itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, FamilyError, FileMissingError, MissingFieldError
-from seamark.index.updater import Updater
+from seamark.index.index import Index
 from seamark.store import runs
 from seamark.types import File, Histogram
 
@@ -31,7 +31,6 @@ def view(run):
 
 @pytest.fixture
 def rich(run):
-    """A run with one of everything that is fetched."""
     run["params"] = {f"p{number}": number for number in range(300)}
     run["sys/tags"].add(["b", "a"])
     for step in range(100):
@@ -44,41 +43,6 @@ def rich(run):
     return run
 
 
-READS = {
-    "an atom": lambda run: run["params/p7"].fetch(),
-    "a namespace": lambda run: run["params"].fetch(),
-    "tags": lambda run: run["sys/tags"].fetch(),
-    "the last number": lambda run: run["loss"].fetch_last(),
-    "the last text": lambda run: run["text"].fetch_last(),
-    "the last histogram": lambda run: run["histogram"].fetch_last(),
-    "the last file": lambda run: run["files"].fetch_last(),
-    "points": lambda run: run["loss"].fetch_points(),
-    "a curve": lambda run: run["loss"].fetch_points(points=10),
-    "everything": lambda run: run.fetch(),
-    "the structure": lambda run: run.get_structure(),
-    "whether it is there": lambda run: run.exists("params/p7"),
-    "its type": lambda run: run.get_attribute_type("loss"),
-    "an extension": lambda run: run["file"].fetch_extension(),
-    "the bytes of a file": lambda run: run["file"].fetch_bytes(),
-    "the state": lambda run: run["sys/state"].fetch(),
-}
-
-
-def test_read_looks_once_at_what_is_new_and_loads_what_it_returns(rich, monkeypatch):
-    """However many questions it takes; of a run with hundreds of attributes, one loads one."""
-    looked, loaded = [], []
-    refresh, family = Updater.refresh, runs._load_family
-    monkeypatch.setattr(Updater, "refresh", lambda *args: looked.append(1) or refresh(*args))
-    monkeypatch.setattr(runs, "_load_family", lambda *args: loaded.append(1) or family(*args))
-    for name, read in READS.items():
-        looked.clear()
-        loaded.clear()
-        assert read(rich) is not None
-        assert len(looked) == 1, name
-        if name in ("an atom", "the last number", "the last text", "points", "tags"):
-            assert len(loaded) <= 2, name
-
-
 def test_last_values_are_those_of_the_points(rich):
     """Though no point is read for them, and a histogram is behind many other frames."""
     assert rich["loss"].fetch_last() == rich["loss"].fetch_points().value[-1]
@@ -88,29 +52,12 @@ def test_last_values_are_those_of_the_points(rich):
     assert (last.step, last.edges, last.counts) == (7.0, [0, 1, 2], [3, 4])
     last.edges.clear()  # the caller's own list
     assert rich["histogram"].fetch_last().edges == [0, 1, 2]
-    for step in range(500):
+    for step in range(100):
         rich["h"].append(Histogram([0, 1], [step]), step=-step)
         rich["other"].append("x" * 40)
     assert rich["h"].fetch_last().counts == [0]
     for path in ("histogram", "h"):
         assert rich[path].fetch_last() == view(rich).histograms(path)[-1]
-
-
-def test_curves_of_many_runs_are_rows_of_parts(run):
-    run["x"].extend(np.arange(10_000.0).tolist())
-    table = seamark.init_project("p").fetch_series("x", points=100)
-    rows = table.to_rows()
-    assert sum(row["count"] for row in rows) == 10_000
-    assert list(rows[0]) == list(table.columns)
-    assert max(row["max"] for row in rows) == 9999
-    assert set(table.to_numpy()) == set(table.columns)
-    frame = pytest.importorskip("pandas") and table.to_pandas()
-    assert frame["count"].sum() == 10_000
-    run["y"] = 1
-    with pytest.raises(FamilyError, match="expected a float series"):
-        run["y"].fetch_points(points=10)
-    with pytest.raises(MissingFieldError):
-        run["nothing"].fetch_points(points=10)
 
 
 def test_last_points_are_the_end_of_all(run):
@@ -204,10 +151,10 @@ def test_reference_is_read_into_memory_while_it_is_the_recorded_file(run, tmp_pa
     assert run["model"].fetch_bytes(references=True) == b"another"
 
 
-@pytest.mark.parametrize(("name", "loads"), [("an atom", 0), ("everything", 1)])
-def test_interrupted_read_leaves_nothing_behind(rich, monkeypatch, name, loads):
+@pytest.mark.parametrize(("path", "loads"), [("params/p7", 0), ("params", 0), ("", 1)])
+def test_interrupted_read_leaves_nothing_behind(rich, monkeypatch, path, loads):
     assert rich["sys/tags"].fetch() == {"a", "b"}
-
+    read = rich[path].fetch if path else rich.fetch
     loaded, load = [], runs.load_attributes
 
     def interrupted(*args):
@@ -218,8 +165,8 @@ def test_interrupted_read_leaves_nothing_behind(rich, monkeypatch, name, loads):
 
     with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
         patched.setattr(runs, "load_attributes", interrupted)
-        READS[name](rich)
-    assert READS[name](rich) is not None
+        read()
+    assert read() is not None
     assert rich["params"].fetch() == {f"p{number}": number for number in range(300)}
 
 
@@ -252,3 +199,32 @@ def _spoil(value):
         for inner in value.values() if isinstance(value, dict) else value:
             _spoil(inner)
         value.clear()
+
+
+def said(seen):
+    attributes = {one.path: one.value for one in seen.attributes()}
+    assert attributes["sys/state"] == seen.state
+    assert seen.families().keys() == attributes.keys()
+    assert (seen.state == "failed") == bool(seen.reason) == seen.has_failed()
+    counts = [attributes["a"].count, attributes["b"].count, seen.attribute("a").value.count]
+    counts += [len(seen.points("b")), int(seen.curve("a", 100).count.sum())]
+    return "half" in attributes, set(counts), seen.state
+
+
+def test_snapshot_of_a_root_has_points_and_curves_of_one_moment(tmp_path):
+    run = seamark.init_run("p", root=tmp_path, **QUIET)
+    run.log_metrics({"a": 0, "b": 0}, step=0)
+    with Index.open(tmp_path) as index, Index.open(tmp_path) as other:
+        index.refresh()
+        with index.moment():
+            seen = index.view("p", run.id)
+            before = said(seen)
+            run.log_metrics({"a": 1, "b": -1}, step=1)
+            run["half"] = 1
+            run.set_state("failed", error=ValueError("boom"))
+            run.stop()
+            other.refresh()
+            assert said(seen) == said(index.view("p", run.id)) == before == (False, {1}, "running")
+        index.refresh()
+        assert said(index.view("p", run.id)) == (True, {2}, "failed")
+        assert "ValueError: boom" in index.view("p", run.id).reason

@@ -1,4 +1,4 @@
-"""How a run begins, goes on and ends: arguments, modes, states, processes."""
+"""How a run begins, goes on and ends: arguments, modes, states, processes; and its metrics."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import math
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,31 +25,12 @@ from journals import headers, journals
 from journals import operations as ops
 from recording import QUIET
 
-from seamark import Run, errors, init_run
+from seamark import errors, init_run
 from seamark.reading.names import generated_name
 from seamark.run.run import make_run
 from seamark.types import File
 
 ID = re.compile(r"[a-z0-9]{16}")
-
-
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def start(root):
-    """Return `init_run` without captures, below a root of the test's own."""
-    made: list[Run] = []
-
-    def start(project="p", **given):
-        made.append(init_run(project, **{"root": root, **QUIET, **given}))
-        return made[-1]
-
-    yield start
-    for run in made:
-        run.stop()
 
 
 def reopened(run):
@@ -72,6 +55,7 @@ def test_a_wrong_argument_is_an_exact_error_and_creates_nothing(start, root):
         ({"mode": "ofline"}, errors.ArgumentError, "mode.*'offline'"),
         ({"ranks": "one"}, errors.ArgumentError, "ranks"),
         ({"resume": True}, errors.ArgumentError, "resume"),
+        ({"resume": "must"}, errors.RunNotFoundError, "resume='must': expected with_id"),
         ({"dependencies": 3}, errors.ArgumentError, "dependencies: expected 'infer'"),
         ({"dependencies": "missing.txt"}, errors.ArgumentError, "dependencies.*'missing.txt'"),
         ({"checkpoints": "copy"}, errors.ArgumentError, "checkpoints"),
@@ -361,8 +345,6 @@ def test_a_process_that_ends_without_stop_completes_its_run(root, code):
 
 
 class Wild:
-    """Refuses everything."""
-
     def __getattribute__(self, name: str) -> Any:
         raise RuntimeError(name)
 
@@ -508,3 +490,135 @@ def test_an_unusable_root_does_not_end_a_training(root, caplog):
     said = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert len(said) == 2
     assert all(str(root) in text for text in said)
+
+
+def points(run, path):
+    found = run[path].fetch_points()
+    return list(zip(found.step.tolist(), found.value.tolist(), strict=True))
+
+
+def dropped(run):
+    run.stop()
+    return reopened(run)["monitoring/seamark/dropped"].fetch()
+
+
+def test_each_word_for_a_phase_means_one_place(run):
+    for place, words in (
+        ("train", ("train", "training")),
+        ("val", ("val", "validate", "validation")),
+        ("test", ("test", "testing", "eval", "evaluate", "evaluation")),
+        ("warmup/2", ("warmup/2",)),
+    ):
+        for step, word in enumerate(words):
+            run.log_metrics({"loss": 0.5}, step, phase=word)
+            run["fold/1"].log_metrics({"loss": 0.5}, step, phase=word)
+        expected = [(step, 0.5) for step in range(len(words))]
+        assert points(run, f"{place}/loss") == points(run, f"fold/1/{place}/loss") == expected
+
+
+def test_the_epoch_stands_beside_the_metrics_at_their_step(run):
+    """Once: a metric of that name is left out, and the others are not."""
+    run.log_metrics({"loss": 1.0}, 10, phase="train", epoch=0)
+    run.log_metrics({"loss": 0.5, "epoch": 7.0}, 20, phase="train", epoch=1)
+    run.log_metrics({"loss": 0.5}, 30, epoch=2)
+    run.log_metrics({}, 40, epoch=3)
+    run["a"].log_metrics({"loss": 0.5}, epoch=1)
+    run.log_metrics({"loss": 0.5}, phase="val", epoch="first")
+    assert points(run, "train/epoch") == [(10, 0), (20, 1)]
+    assert points(run, "train/loss") == [(10, 1.0), (20, 0.5)]
+    assert points(run, "epoch") == [(30, 2), (40, 3)]
+    assert (points(run, "a/epoch"), points(run, "a/loss")) == ([(0, 1)], [(0, 0.5)])
+    assert not run.exists("val/epoch")
+    assert points(run, "val/loss") == [(0, 0.5)]
+    assert dropped(run) == {"epoch": 1, "value": 1}
+
+
+@pytest.mark.parametrize("phase", ["", 3])
+def test_a_phase_that_is_no_path_loses_the_call_and_nothing_else(run, phase, caplog):
+    run.log_metrics({"loss": 1.0, "acc": 1.0}, phase=phase)
+    run.log_metrics([1.0], phase="train")
+    run.log_metrics({"loss": 2.0}, phase="train")
+    assert "log_metrics: phase: path: expected" in caplog.text
+    assert points(run, "train/loss") == [(0, 2.0)]
+    assert dropped(run) == {"metrics": 3}
+
+
+def test_steps_may_be_datetimes(run):
+    noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    local = noon.astimezone().replace(tzinfo=None)
+    run.log_metrics({"a": 1.0}, noon)
+    run.log_metrics({"a": 2.0}, local)
+    run["a"].append(3.0, step=noon)
+    run["b"].extend([1.0], steps=[local])
+    assert run["a"].fetch_points().step.tolist() == [noon.timestamp()] * 3
+    assert run["b"].fetch_points().step.tolist() == [noon.timestamp()]
+    with pytest.raises(errors.ArgumentError, match="step: expected a finite number"):
+        run["a"].append(3.0, step=datetime(3000, 1, 1, tzinfo=timezone.utc))
+
+
+CALLS = 1_000
+SCRIPT = f"""
+import os
+import seamark
+
+run = seamark.init_run()
+metrics = {{f"train/metric_{{number}}": 0.5 for number in range(10)}}
+os.write(1, b"begin")
+for step in range({CALLS}):
+    run.log_metrics(metrics, step)
+os.write(1, b"end")
+run.stop()
+"""
+WRITES = "write|pwrite64|writev|pwritev|pwritev2|sendto|sendmsg"
+SYNCS = "fsync|fdatasync|sync|syncfs|sync_file_range|msync"
+TRACED = f"trace=/^({WRITES}|{SYNCS}|open|openat|creat)$"
+# Random digits within the name of a journal, which may begin like this, do not end it.
+DATABASE = re.compile(r"\.db(-\w+|\.lock)?[\">]|sqlite")
+LINE = re.compile(r"^(?P<thread>\d+) +(?P<call>\w+)\((?P<arguments>.*)")
+
+
+def traced(folder):
+    strace = shutil.which("strace")
+    probe = [strace or "", "-o", os.devnull, "true"]
+    if not strace or subprocess.run(probe, check=False, capture_output=True).returncode:
+        # `.ci/run` names at its end what was not there.
+        pytest.skip("this needs a strace that may trace (Debian: apt-get install strace)")
+    log = folder / "trace"
+    command = [strace, "-f", "-y", "-s", "16", "-e", TRACED, "-o", str(log)]
+    subprocess.run([*command, sys.executable, "-c", SCRIPT], check=True, cwd=folder, timeout=240)
+    found = map(LINE.match, log.read_text().splitlines())
+    return [(line["thread"], line["call"], line["arguments"]) for line in found if line]
+
+
+def test_each_call_is_one_write_to_one_journal_without_sync_and_no_database_is_opened(tmp_path):
+    calls = traced(tmp_path)
+    [begin] = [at for at, call in enumerate(calls) if '"begin' in call[2]]
+    [end] = [at for at, call in enumerate(calls) if '"end' in call[2]]
+    thread = calls[begin][0]
+    logging = [call for call in calls[begin + 1 : end] if call[0] == thread]
+    kinds = Counter(call for _, call, _ in logging)
+    assert kinds == {"write": CALLS}
+    (file,) = {re.search(r"<(.*?)>", arguments)[1] for _, _, arguments in logging}
+    assert Path(file).parent.name == "journal"
+    synced = {each for each, call, _ in calls if re.fullmatch(SYNCS, call)}
+    assert thread not in synced
+    assert synced, "the sync thread should have forced the journal to disk"
+    opened = [arguments for _, call, arguments in calls if call.startswith("open")]
+    assert any("/journal/" in name for name in opened)
+    assert not [name for name in opened if DATABASE.search(name)]
+
+
+def test_each_call_is_one_write_by_the_count_of_the_kernel():
+    """Also where there is no strace."""
+    account = Path(f"/proc/self/task/{threading.get_native_id()}/io")
+    if not account.exists():
+        pytest.skip("this kernel does not count system calls of threads")
+
+    def writes():
+        return int(re.search(r"syscw: (\d+)", account.read_text())[1])
+
+    with init_run() as run:
+        before = writes()
+        for step in range(CALLS):
+            run.log_metrics({"loss": 1.0, "accuracy": 0.5}, step)
+        assert writes() - before == CALLS

@@ -7,30 +7,10 @@ import threading
 
 import pytest
 from journals import Kind, records
-from recording import QUIET
 
-from seamark import Run, Statistics, init_project, init_run
-from seamark.errors import ArgumentError, InactiveRunError, QueryError, ReadOnlyError
+from seamark import Statistics, init_project, init_run
+from seamark.errors import ArgumentError, InactiveRunError, ReadOnlyError
 from seamark.types import Histogram
-
-
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def start(root):
-    """Return `init_run` without captures, below a root of the test's own."""
-    made: list[Run] = []
-
-    def start(**given):
-        made.append(init_run("p", **{"root": root, **QUIET, **given}))
-        return made[-1]
-
-    yield start
-    for run in made:
-        run.stop()
 
 
 def state(run):
@@ -93,8 +73,6 @@ def test_groups_of_states_are_for_queries_only(start, root):
     assert names("finished") == {"suspended", "completed"}
     assert names("created") == {"created"}
     assert names("running") == set()
-    with pytest.raises(QueryError, match=r"'error', a group.*IN \(interrupted, failed, crashed\)"):
-        table(query="sys/state = error")
 
 
 def test_a_created_run_waits_and_holds_nothing(start):

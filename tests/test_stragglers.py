@@ -7,8 +7,7 @@ import math
 import re
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import outcome_of
 from recording import QUIET
 
 from seamark import init_run
@@ -21,7 +20,6 @@ pytestmark = pytest.mark.once
 
 
 def record(root, series):
-    """Record the series of one rank after the other; return the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORLD_SIZE", str(len(series)))
         for rank, paths in series.items():
@@ -34,7 +32,7 @@ def record(root, series):
 
 
 def seamark(root, *words):
-    return CliRunner().invoke(app, [*words, "--root", str(root)], prog_name="seamark")
+    return outcome_of(*words, "--root", str(root))
 
 
 def test_slowest_rank_comes_first_by_its_steps_without_the_first(tmp_path):

@@ -170,15 +170,6 @@ def test_objects_that_draw_themselves_as_html_are_whole_pages():
         File.as_html(5)
 
 
-def test_a_histogram_that_does_not_fit_together_is_refused():
-    wrong = [([0], []), ([0, 1], [1, 2]), ([1, 0], [1]), ([0, math.inf], [1]), ([0, 1], [-1])]
-    for edges, counts in [*wrong, ([0, 1], [math.nan])]:
-        with pytest.raises(ArgumentError):
-            Histogram(edges, counts)
-    with pytest.raises(ValueKindError):
-        Histogram(["a", "b"], [1])
-
-
 @pytest.mark.parametrize("kind", ["list", "array", "tensor", "range"])
 def test_a_histogram_counts_values(kind):
     """In equal bins from the smallest to the largest finite value, as `numpy.histogram` does."""
@@ -208,12 +199,18 @@ def test_a_histogram_of_extremes_holds_every_value():
         assert Histogram(found.edges, found.counts) == found
 
 
-def test_histograms_of_numpy_are_taken_in_plain_floats():
+def test_a_histogram_of_edges_and_counts_has_plain_floats_and_fits_together():
     counts, edges = np.histogram([1, 2, 2, 3], bins=2)
     histogram = Histogram(edges, counts)
     assert (histogram.edges, histogram.counts) == ((1.0, 2.0, 3.0), (1.0, 3.0))
     assert type(histogram.counts[0]) is float
     assert Histogram([0, 0, 1], [0.5, 2]).edges == (0, 0, 1)
+    wrong = [([0], []), ([0, 1], [1, 2]), ([1, 0], [1]), ([0, math.inf], [1]), ([0, 1], [-1])]
+    for edges, counts in [*wrong, ([0, 1], [math.nan])]:
+        with pytest.raises(ArgumentError):
+            Histogram(edges, counts)
+    with pytest.raises(ValueKindError):
+        Histogram(["a", "b"], [1])
 
 
 def test_values_that_cannot_be_counted_are_refused():

@@ -147,7 +147,6 @@ def test_end_of_a_forked_helper_does_not_change_the_state(tmp_path):
 
 
 def test_uploaded_file_survives_a_kill(tmp_path):
-    """It is stored by whoever reads the run next."""
     out = script(
         tmp_path,
         """
@@ -209,42 +208,6 @@ def test_handlers_that_record_lose_and_double_nothing(tmp_path):
     assert reader["value"].fetch() == 39
     logged = len(reader.session.recorded.view().texts("log"))
     assert len(reader["atoms"].fetch()) == logged == len(range(0, handled, 10))
-
-
-def test_exception_of_a_signal_handler_is_never_swallowed(tmp_path):
-    told = script(
-        tmp_path,
-        """
-        class TimeIsUp(Exception):
-            pass
-
-        def handler(number, frame):
-            raise TimeIsUp
-
-        run = begin()
-        signal.signal(signal.SIGALRM, handler)
-        returned = struck = 0
-        for round in range(200):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0.0003)
-                while True:
-                    run.log_metrics({"a": returned, "b": 1.0}, returned)
-                    returned += 1
-            except TimeIsUp:
-                struck += 1
-        run.log_metrics({"a": returned, "b": 1.0}, returned)
-        run.stop()
-        print(json.dumps([returned, struck, run.session.recorder.writer.dropped]))
-        """,
-    )
-    returned, struck, dropped = told
-    assert (struck, dropped) == (200, {})
-    points = read(tmp_path)["a"].fetch_points()
-    found = points.step.tolist()
-    assert sorted(set(found)) == list(range(returned + 1))
-    # A call that was struck after its write is made again by this loop, and no other twice.
-    assert len(found) - (returned + 1) <= struck
-    assert points.value.tolist() == found
 
 
 def test_threads_forks_and_a_timer_do_not_deadlock(tmp_path):

@@ -23,7 +23,6 @@ KILLS = int(os.environ.get("SEAMARK_KILLS", "10"))
 
 
 def recorded(root, run_id, paths):
-    """Return what is read back of a run, in the words of the model."""
     if not RunFolder(root, "killed", hashed_run_id("killed", run_id)).journal_dir.is_dir():
         return {"series": {}, "texts": [], "atoms": {}, "tags": set()}
     run = init_run("killed", root=root, custom_run_id=run_id, mode="read-only")

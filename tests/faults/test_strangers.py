@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import outcome_of
 from journal_builder import JournalBuilder
 from recording import QUIET
 
@@ -58,7 +57,7 @@ def read(folder, **given):
 
 
 def command(folder, *words):
-    return CliRunner().invoke(app, [*words, "--root", str(folder.root)], prog_name="seamark")
+    return outcome_of(*words, "--root", str(folder.root))
 
 
 def honest(folder, staged=""):
@@ -161,7 +160,6 @@ def test_folder_of_another_user_is_only_read(folder, tmp_path, monkeypatch):
 
 
 def crafted(folder, **facts):
-    """Return the journal of somebody else, and put the blob of ``x`` beside it."""
     folder.blobs_dir.mkdir(parents=True)
     (folder.blobs_dir / BLOB["sha256"]).write_bytes(b"x")
     return JournalBuilder("evil", **facts)
@@ -327,7 +325,6 @@ def test_reference_of_somebody_else_is_opened_on_request_alone(folder, tmp_path,
 
 
 def put_odd(path, kind, elsewhere):
-    """Put something that is no regular file into a place."""
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "folder":

@@ -65,7 +65,6 @@ def answering(answer):
 
 @contextlib.contextmanager
 def serving(server):
-    """Have a server answer for a block; give its port."""
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 
 class BytesSource:
-    """A journal in memory, to which nothing is added."""
-
     def __init__(self, name, data):
         self.name = name
         self._data = data

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from seamark.__main__ import main
 
-__all__ = ["app", "main", "output_of"]
+__all__ = ["app", "main", "outcome_of", "output_of"]
 
 
 class _Command(click.Command):
@@ -20,6 +20,11 @@ class _Command(click.Command):
 
 app = _Command("seamark")
 """What click's runner calls."""
+
+
+def outcome_of(*words):
+    """Call the command; return its exit code and what it prints."""
+    return CliRunner().invoke(app, [*words], prog_name="seamark")
 
 
 def output_of(*words):

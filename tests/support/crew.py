@@ -162,14 +162,6 @@ class Deeds:
             self.projects[path] = self.seamark.init_project(path, **self.root)
         return self.projects[path]
 
-    def make_model(self, at, project, key):
-        self.held[at] = self.seamark.init_model(project=project, key=key, **self.root)
-
-    def version(self, at, project, model):
-        made = self.seamark.init_model_version(model=model, project=project, **self.root)
-        self.held[at] = made
-        return str(made.id), int(made["sys/version"].fetch())
-
     def stop(self, at):
         self.held.pop(at).stop()
 
@@ -196,9 +188,6 @@ class Deeds:
     def set_state(self, at, state):
         self.held[at].set_state(state)
 
-    def trash(self, project, run, trashed):
-        self.project(project).trash([run], trashed=trashed)
-
     # -- what is recorded
 
     def sync(self, at):
@@ -223,9 +212,6 @@ class Deeds:
     def delete(self, at, path):
         del self.held[at][path]
 
-    def params(self, at, values):
-        self.held[at].params.update(values)
-
     def upload(self, at, path, content):
         self.held[at][path].upload(self.seamark.types.File.from_content(content), wait=True)
 
@@ -234,34 +220,7 @@ class Deeds:
             Path(name).write_text(content)
         self.held[at][path].upload_files(list(files), wait=True)
 
-    def keep(self, at, path, values):
-        """Keep statistics of numbers."""
-        self.held[at][path].keep(self.seamark.Statistics())
-        for value in values:
-            self.held[at][path].append(value)
-
     # -- artifacts
-
-    def draft(self, at, project, name):
-        self.held[at] = self.seamark.init_artifact(name=name, project=project, **self.root)
-
-    def add_file(self, at, name, content):
-        file = Path(f"{os.getpid()}.txt")
-        file.write_text(content)
-        self.held[at].add_file(file, name)
-        file.unlink()
-
-    def save(self, at):
-        artifact = self.held.pop(at)
-        artifact.save()
-        found = artifact.digest, artifact.version
-        artifact.stop()
-        return found
-
-    def alias(self, project, name, digest, alias):
-        with_id = f"{project}/{name}@sha256:{digest}"
-        with self.seamark.init_artifact(with_id, **self.root) as artifact:
-            artifact.alias(alias)
 
     def bring(self, project, name, files, remote):
         """Save a version of an artifact, and return its digest once a server has all of it."""
@@ -286,39 +245,6 @@ class Deeds:
         else:
             opened = self.seamark.init_project(**given)
         return dict(opened.session.recorded.document())
-
-    def found(self, project, query=None):
-        return list(self.project(project).fetch_runs_table(query=query, columns=[])["sys/id"])
-
-    def duplicate(self, project, text):
-        found = self.project(project).find_run(content_hash=text)
-        return None if found is None else str(found.id)
-
-    def members(self, project, name):
-        return list(self.project(project).group(name).fetch_runs_table(columns=[])["sys/id"])
-
-    def versions(self, project, key):
-        model = self.seamark.init_model(key, project=project, mode="read-only", **self.root)
-        table = model.fetch_model_versions_table(columns=["sys/version", "sys/stage"])
-        return {row["sys/id"]: (row["sys/version"], row["sys/stage"]) for row in table.to_rows()}
-
-    def artifacts(self, project, name):
-        with_id = f"{project}/{name}"
-        if not self.project(project).fetch_artifacts_table(columns=[]).total:
-            return {}
-        artifact = self.seamark.init_artifact(with_id, mode="read-only", **self.root)
-        rows = artifact.fetch_versions_table(columns=["sys/version", "sys/aliases"]).to_rows()
-        return {
-            row["sys/id"]: (row["sys/version"], sorted(row.get("sys/aliases", ()))) for row in rows
-        }
-
-    def objects(self, project, name, version):
-        """Return what each object of an artifact holds, or where it is."""
-        with_id = f"{project}/{name}:{version}"
-        artifact = self.seamark.init_artifact(with_id, mode="read-only", **self.root)
-        return {
-            one.path: one.uri or artifact.open(one.path).read().decode() for one in artifact.objects
-        }
 
 
 def _serve(connection, root, cache):

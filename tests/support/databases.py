@@ -23,7 +23,6 @@ class Postgresql:
         self.url = server.get_uri()
 
     def stop(self, number=signal.SIGQUIT):
-        """Stop it: SIGQUIT as after a loss of power, SIGINT in order."""
         pid = self._server.get_pid()
         os.kill(pid, number)
         until(lambda: has_ended(pid))

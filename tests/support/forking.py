@@ -61,8 +61,6 @@ class Ended(NamedTuple):
 
 
 class Forks:
-    """A process that has imported modules, and forks others."""
-
     def __init__(self, process):
         self.process = process
 

@@ -56,7 +56,6 @@ class Hostile:
         self.program.chmod(0o755)
 
     def arm(self, arm):
-        """Arm the repository; return the command of git that would run the program."""
         if arm.attribute:
             self.write(".gitattributes", arm.attribute + "\n")
             git(self.folder, "add", ".gitattributes")
@@ -81,10 +80,10 @@ class Hostile:
         path.write_text(text)
 
 
-def put_hooks(hostile, folder=".git/hooks"):
+def put_hooks(hostile):
     for name in ("post-index-change", "fsmonitor-watchman", "reference-transaction"):
-        hostile.write(f"{folder}/{name}", hostile.program.read_text())
-        (hostile.folder / folder / name).chmod(0o755)
+        hostile.write(f".git/hooks/{name}", hostile.program.read_text())
+        (hostile.folder / ".git/hooks" / name).chmod(0o755)
     os.utime(hostile.folder / "train.py", (1, 1))
 
 
@@ -128,7 +127,7 @@ MISSING = (
     *("core.repositoryformatversion 1", "extensions.partialClone evil"),
     *("remote.evil.promisor true", "protocol.ext.allow always", "protocol.allow always"),
 )
-SSH = ("remote.evil.url ssh://host/repo", "core.sshCommand", "credential.helper !PROGRAM")
+
 ARMED = {
     "aliases": Arm("mine", settings=tuple(f"alias.{name} !PROGRAM" for name in ALIASES)),
     "clean filter": Arm(
@@ -144,17 +143,9 @@ ARMED = {
         "diff", "*.py diff=evil", ("diff.evil.command", "diff.evil.textconv"), changed=True
     ),
     "hooks": Arm(more=put_hooks),
-    "hooks elsewhere": Arm(
-        settings=("core.hooksPath hooks",), more=lambda hostile: put_hooks(hostile, "hooks")
-    ),
     "missing objects": Arm(
         "diff-index --cached HEAD",
         settings=(*MISSING, "remote.evil.url ext::PROGRAM"),
-        more=remove_objects,
-    ),
-    "missing objects over ssh": Arm(
-        "diff-index --cached HEAD",
-        settings=(*MISSING, *SSH, "core.askPass"),
         more=remove_objects,
     ),
     "included": Arm(

@@ -86,7 +86,6 @@ def process_state(environment, folder):
 
 
 def replace_environment(wanted):
-    """Make ``os.environ`` equal to ``wanted`` except for the variables of pytest itself."""
     for name in set(os.environ) - set(wanted):
         if not name.startswith("PYTEST_"):
             del os.environ[name]
@@ -129,7 +128,6 @@ def open_runs():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    """Note that a test failed: its folder is kept."""
     report = yield
     if report.failed:
         item.stash[FAILED] = True

@@ -8,7 +8,6 @@ from journals import Kind, points_in
 
 
 def kinds(frames):
-    """Return the names of the kinds, in order."""
     return " ".join(Kind(frame.kind).name.lower() for frame in frames)
 
 
@@ -21,7 +20,6 @@ def texts(frames):
 
 
 def points(frames):
-    """Return path, step and value of each point of a float series."""
     return [(path, point.step, point.value) for path, point in points_in(frames)]
 
 
@@ -43,5 +41,4 @@ def header(frames):
 
 
 def say(writer, *words):
-    """Append a batch of operations, one for each word."""
     return writer.append_ops([{"op": "log", "text": word} for word in words])

@@ -79,25 +79,19 @@ class Journal:
 
     @property
     def header(self):
-        """What the first frame says of who wrote the journal."""
         assert self.frames[0].kind == Kind.HEADER
         return self.frames[0].record
 
     @property
     def closed(self):
-        """Whether the writer said that it was done."""
         return not self.rest and self.frames[-1].kind == Kind.CLOSE
 
     @property
     def writer(self):
-        """The writer id, from the name of the file."""
         return self.path.name.rpartition(".")[0]
 
     def ops(self):
         return [frame.record for frame in self.frames if frame.kind == Kind.OP]
-
-    def points(self):
-        return points_in(self.frames)
 
 
 def points_in(frames):
@@ -169,9 +163,6 @@ def _column(frame, paths):
     return [(paths[number], Point(*point)) for point in points]
 
 
-# ---------------------------------------------------------------------- runs
-
-
 def folder_of(run):
     """Return the folder of a run; a path is taken for one."""
     return run if isinstance(run, Path) else Path(run.root, run.project, run.id)
@@ -204,8 +195,3 @@ def records(run, *kinds):
 
 def operations(run):
     return records(run, Kind.OP)
-
-
-def points(run, path):
-    """Return all points of a float series, journal by journal, also those that readers hide."""
-    return [point for journal in journals(run) for at, point in journal.points() if at == path]

@@ -44,7 +44,6 @@ class Place:
         return (project, run) in self.purged
 
     def intake(self, objects=None, **options):
-        """Open another worker."""
         made = Worker(
             self.database,
             objects or self.objects,
@@ -60,7 +59,6 @@ class Place:
         return Caretaker(self.database, objects or self.objects, self.now_ns)
 
     def bytes_of(self, journal, project=PROJECT, run=RUN):
-        """Return what is kept of a journal; nothing if it is not there."""
         kept = self.kept()
         if journal not in kept.journals(project, run):
             return b""
@@ -75,7 +73,6 @@ class Place:
 
 
 def journal(name="one", rows=12, project=PROJECT, run=RUN):
-    """Return a journal of a run."""
     made = JournalBuilder(name, project=project, run=run)
     for step in range(rows):
         made.row({"a": step * 0.5, "b": -step}, step)

@@ -105,7 +105,6 @@ class Place:
 
     @contextlib.contextmanager
     def kept(self):
-        """Open what is kept, as a fold worker does."""
         databases = open_databases(self.store or f"sqlite:///{self.folder}", statement_s=0)
         objects = open_objects((self.folder / "objects").absolute().as_uri())
         with contextlib.closing(databases), contextlib.closing(objects):

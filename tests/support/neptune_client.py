@@ -42,7 +42,6 @@ class Client:
             return found.status, found.data
 
     def ok(self, name, body=None, **query):
-        """Return the answer of an operation that has to succeed."""
         status, found = self.call(name, body, **query)
         assert status == 200, (name, status, found)
         return found

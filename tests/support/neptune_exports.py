@@ -9,6 +9,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+NUMBERS = pa.list_(pa.float64())
+HISTOGRAM = pa.struct([("type", pa.string()), ("edges", NUMBERS), ("values", NUMBERS)])
 SCHEMA = pa.schema(
     [
         ("project_id", pa.string()),
@@ -24,16 +26,7 @@ SCHEMA = pa.schema(
         ("datetime_value", pa.timestamp("ms", tz="UTC")),
         ("string_set_value", pa.list_(pa.string())),
         ("file_value", pa.struct([("path", pa.string())])),
-        (
-            "histogram_value",
-            pa.struct(
-                [
-                    ("type", pa.string()),
-                    ("edges", pa.list_(pa.float64())),
-                    ("values", pa.list_(pa.float64())),
-                ]
-            ),
-        ),
+        ("histogram_value", HISTOGRAM),
     ]
 )
 """As the exporter's source gives it, for runs of the clients 1.x and 3.x alike."""
@@ -43,7 +36,6 @@ MODIFIED = datetime(2026, 1, 3, 0, 0, 0, 0, timezone.utc)
 
 
 def part_name(text):
-    """Return a name as the exporter writes it into paths."""
     clean = "".join(c if c.isalnum() or c in "_-" else "_" for c in text)
     return f"{clean}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 

@@ -46,8 +46,6 @@ TIME = {"timestampMilliseconds": 1000}
 
 
 class Place(NamedTuple):
-    """What good requests are about."""
-
     project: str
     run: str
     upload: str
@@ -132,7 +130,6 @@ def good(name, at):
 
 
 def call(client, name, at):
-    """Ask as `good` says; return status and answer."""
     body, query = good(name, at)
     headers = {"X-Range": "bytes=0-4/5"} if name.endswith("Part") else {}
     return client.call(name, body, headers, **query)

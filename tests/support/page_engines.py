@@ -74,7 +74,6 @@ class Engine:
         self.call = call
 
     def run(self, script, *given):
-        """Return what a script returns."""
         return self.call("ExecuteScript", {"script": script, "args": list(given)})
 
     def find(self, path):
@@ -98,7 +97,6 @@ class Engine:
         until(done, 30)
 
     def keys(self, text):
-        """Press keys."""
         pressed = [{"type": f"key{way}", "value": key} for key in text for way in ("Down", "Up")]
         self.call("PerformActions", {"actions": [{"type": "key", "id": "k", "actions": pressed}]})
 
@@ -121,11 +119,9 @@ class Engine:
         self.run(WATCH)
 
     def troubles(self):
-        """Return what the page did that it should not, since it was opened."""
         return list(self.run("return window.troubles ?? []"))
 
     def focus(self):
-        """Return the beginning of the element that has the focus."""
         return str(self.run("return document.activeElement.outerHTML.slice(0, 200)"))
 
 

@@ -60,12 +60,10 @@ def head(tab, name):
 
 
 def address(page, asked=""):
-    """Return the address of a page, without its token."""
     return f"http://127.0.0.1:{page.port}/{asked}"
 
 
 def opening(page, asked=""):
-    """Return the address that opens a page, with its token."""
     return f"{address(page, asked)}#token={page.token}"
 
 

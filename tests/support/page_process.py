@@ -36,7 +36,6 @@ class RunningPage(Saying):
         return ask(self.port, method, path, headers)
 
     def greeting(self):
-        """Return what it says of itself to who has the token."""
         return json.loads(self.ask("GET", "/api/v1/", known=True)[2])
 
     def settle(self):

@@ -62,8 +62,6 @@ def spiky(length=LONG, seed=7):
 
 
 def png(*colour, side=24):
-    """Return a picture of one colour."""
-
     def chunk(kind, data):
         whole = kind + data
         return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
@@ -74,7 +72,6 @@ def png(*colour, side=24):
 
 
 def record_main(root):
-    """Record a project with a run of each kind, one of many runs, and one for the box."""
     resumed(root)
     record_heron(root)
     crashed(root)
@@ -128,7 +125,6 @@ def record_heron(root):
 
 
 def crashed(root):
-    """A run whose training raised."""
     run = begin(root, "vision/digits", "sad-crab", custom_run_id="crab")
     run["parameters"] = {"lr": 1.0, "layers": 2, "optimizer": "SGD"}
     run.log_metrics({"val/loss": float("nan"), "train/loss": float("inf")}, step=0)
@@ -137,7 +133,6 @@ def crashed(root):
 
 
 def ranked(root):
-    """A run of two ranks, the second slower."""
     code = f"""
 import sys, seamark
 rank = int(sys.argv[2])
@@ -192,7 +187,6 @@ def damaged(root):
 
 
 def record_hurt(root):
-    """Record runs that are damaged, and others beside them."""
     damaged(root)
     for name in ("closed-book", "shut-door", "quiet-hare"):
         with begin(root, "vision/digits", name, custom_run_id=name) as run:
@@ -210,7 +204,6 @@ def record_sweep(root, count=SWEEP):
 
 
 def record_extremes(root):
-    """Record a run of numbers that few axes have room for."""
     with begin(root, "extremes", "beyond", custom_run_id="beyond") as run:
         for step in range(20):
             far = {"huge": 1e300 * (1 + step), "tiny": 1e-300 * (1 + step), "near": 1 / (1 + step)}
@@ -285,7 +278,6 @@ def record_compared(root):
 
 
 def record_sixty(root):
-    """Record sixty runs of three thousand metrics, two of which have long files."""
     for number in range(60):
         with begin(root, "sixty", f"run-{number:02}", custom_run_id=f"r{number:02}") as run:
             run["parameters/seed"] = number
@@ -333,19 +325,16 @@ def record_pictures(root):
 
 
 def record_few(root):
-    """Record three runs, to be edited."""
     record_sweep(root, 3)
 
 
 def record_wide(root, name="wide", count=1_000):
-    """Record one run with a thousand series."""
     with begin(root, name, name, custom_run_id=name) as run:
         for step in range(3):
             run.log_metrics({f"part{n // 100}/m{n:04}": n + step for n in range(count)}, step=step)
 
 
 def record_thousands(root):
-    """Record one run with three thousand series."""
     record_wide(root, "thousands", 3_000)
 
 

@@ -33,7 +33,6 @@ def in_order(root):
 
 
 def left_out(root):
-    """Return the numbers of bytes that were left out, by name, as they were told."""
     found = defaultdict(list)
     for kind, record in _records(root):
         if kind == Kind.OP and record["op"] == "assign":

@@ -71,7 +71,6 @@ def whole_server(folder, **options):
 
 @contextlib.contextmanager
 def served(folder, **options):
-    """Serve for a block, with the settings of a test."""
     server = open_server(Settings.at(folder, **options))
     made = server.accounts.first_admin()
     app = make_app(server)

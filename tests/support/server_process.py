@@ -30,7 +30,6 @@ class Running(Saying):
 
 
 def start_server(folder, *options, store=None, env=None):
-    """Start ``seamark server`` and return when it answers."""
     given = ["--folder", str(folder), *(["--store", store] if store else [])]
     if "--port" not in options:
         given += ["--port", "0"]

@@ -33,8 +33,6 @@ HOLE = "\0"
 
 @dataclass
 class Template:
-    """One template."""
-
     line: int
     tag: str
     text: str = ""
@@ -66,7 +64,6 @@ def _code(code, at, found):
 
 
 def _template(code, at, tag, found):
-    """Read a template up to its end; return where that is."""
     made = Template(code.count("\n", 0, at) + 1, tag)
     found.append(made)
     while True:

@@ -20,7 +20,6 @@ import threading
 from importlib import import_module
 from pathlib import Path
 
-from seamark.index.index import Index
 from seamark.journal.folder import RunFolder, iter_runs
 from seamark.paths import PROJECT_LOG
 from seamark.remote.http.catalog import RemoteCatalog
@@ -29,25 +28,16 @@ from seamark.remote.places import open_remote
 from seamark.remote.sync import sync_run, unsent_data
 
 OTHERWISE = {
-    "tests/test_browsing.py": {
-        "a_link_in_the_run": "links are refused where files are recorded and sent",
-    },
     "tests/test_project.py": {
         "progress_is_told": "a server folds by itself: there is nothing to wait for",
         "an_id_of_several_runs": "a journal that was copied to another project is refused there",
     },
     "tests/test_reads.py": {
-        "looks_once": "it counts looks into folders",
         "interrupted": "what is interrupted is a read of this process",
         "reference": "a server opens no reference: its file is looked for where it was recorded",
     },
 }
 """What is left out and why: words in the names of tests about what only a root has, by file."""
-
-
-def index_of(root):
-    """Return the runs of a root, as readers see them."""
-    return Index(root)
 
 
 def why_not(file, name):
@@ -68,7 +58,6 @@ class Servers:
         self._token = ""
 
     def home(self, root):
-        """Return an empty server for a root."""
         first = self._folder / "first"
         if not first.exists():
             self._token = _make_first(first)
@@ -146,11 +135,9 @@ class Through(RemoteCatalog):
 
     @property
     def where(self):
-        """The root: messages name it."""
         return str(self._home.root)
 
     def refresh(self, *where, **how):
-        """Send what is new first."""
         self._home.take()
         super().refresh(*where, **how)
 

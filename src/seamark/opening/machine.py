@@ -6,14 +6,13 @@ import contextlib
 import logging
 import time
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.journal.safe import is_folder
-from seamark.opening.opening import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
+from seamark.opening.opening import Presence, RemoteAnswer, resolve, resolve_checkpoint
 from seamark.opening.place import open_catalog, own_root, reading_place
 from seamark.opening.restarts import (
     JobRun,
@@ -76,6 +75,8 @@ class _Machine:
 
     def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
         self._options, self.root = options, root
+        self.rank = current_rank().rank
+        self.restarts = restart_count()
         self._known: dict[RunFolder, Presence] = {}
         self._server = place if isinstance(place, str) else None
 
@@ -84,10 +85,6 @@ class _Machine:
         root = own_root(options.mode, options.root, named=bool(options.with_id))
         place = reading_place(options)
         return cls(options, place if isinstance(place, Path) else root, place)
-
-    @cached_property
-    def launch(self) -> Launch:
-        return Launch(current_rank().rank, restart_count())
 
     def find(self) -> RunFolder:
         options, root, project = self._options, self.root, self._options.project

@@ -17,8 +17,7 @@ from seamark.errors import RunNotFoundError
 from seamark.journal.format import Kind
 from seamark.journal.headers import header_of
 from seamark.journal.reader import JournalReader, decode_json
-from seamark.opening.opening import Attempt
-from seamark.opening.restarts import JobRun, attempt_of_peers, newest_attempt
+from seamark.opening.restarts import Attempt, JobRun, attempt_of_peers, newest_attempt
 from seamark.process.rank import restart_count
 
 if TYPE_CHECKING:

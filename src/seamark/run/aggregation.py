@@ -35,12 +35,8 @@ class Cell:
         """Start an empty aggregate."""
         self.keep = keep
         self.part = secrets.token_hex(8)
-        self.mark_written(keep.state_dict())
+        self.told: Mapping[str, Any] = keep.state_dict()
         self.update = keep.update
-
-    def mark_written(self, state: Mapping[str, Any]) -> None:
-        """Remember the current state as written."""
-        self.told = state
 
 
 class Aggregator:
@@ -159,7 +155,7 @@ class Aggregator:
                     return
                 self._outlet.announce()
                 for _, cell, state in changed:
-                    cell.mark_written(state)
+                    cell.told = state
                 ops = [
                     {
                         "op": "statistic",

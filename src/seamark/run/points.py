@@ -88,21 +88,16 @@ class Points:
 
     def _in_phase(self, metrics: Any, base: str, phase: Any, epoch: Any) -> dict[str, Any]:
         drop = self._outlet.drop
+        what = "phase"
         try:
             own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
-            prefix = join_path(base, own)
-        except Exception as error:  # noqa: BLE001 - see `let_pass`
-            let_pass(error)
-            count = len(metrics) if isinstance(metrics, Mapping) else 1
-            drop("metrics", max(1, count), f"log_metrics: phase: {error}")
-            return {}
-        prefix += "/" if prefix else ""
-        try:
+            prefix = "".join(f"{each}/" for each in (base, own) if each)
+            what = "expected a mapping of paths to numbers"
             found = {f"{prefix}{key}": value for key, value in metrics.items()}
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            what = f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
-            drop("metrics", 1, what)
+            count = len(metrics) if isinstance(metrics, Mapping) else 1
+            drop("metrics", max(1, count), f"log_metrics: {what}: {error!s:.200}")
             return {}
         if epoch is not None:
             if prefix + _EPOCH in found:

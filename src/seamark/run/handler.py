@@ -13,7 +13,7 @@ from seamark.paths import check_path, check_writable, given_path, join_path
 from seamark.reading.html import html_or_text
 from seamark.run.artifact import artifact_op
 from seamark.run.fetching import Readable
-from seamark.run.points import as_file
+from seamark.types import File
 from seamark.values import to_step, to_time_ns
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class Handler(Readable):
             ValueKindError: If the object cannot be made into a file.
         """
         if not self._session.recorder.silent:  # do not draw an image in vain
-            self.assign(as_file(value, include_plotlyjs), wait=wait)
+            self.assign(File.create_from(value, include_plotlyjs), wait=wait)
 
     def upload_files(
         self,

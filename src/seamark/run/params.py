@@ -87,10 +87,6 @@ class Params(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len({name.partition("/")[0] for name in self._known()})
 
-    def __contains__(self, key: object) -> bool:
-        name = legal_key(key)
-        return any(is_inside(one, name) for one in self._known())
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -111,12 +107,8 @@ class Params(MutableMapping[str, Any]):
         return f"Params({nest(self._masked(self._known()))!r})"
 
     def __reduce__(self) -> Any:
-        """Pickle as nested dicts; a pickled run includes its parameters."""
+        """Pickle and copy as nested dicts, which can be changed without recording anything."""
         return dict, (self.as_dict(),)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        """Return nested dicts, which can be changed without recording anything."""
-        return self.as_dict()
 
     # ---------------------------------------------------------------- writing
 
@@ -129,8 +121,7 @@ class Params(MutableMapping[str, Any]):
 
     def __delitem__(self, key: str) -> None:
         name = legal_key(key)
-        if key not in self:
-            _ = self[key]  # which says so
+        _ = self[key]  # raises if there is none
         self._record({}, [one for one in self._known() if is_inside(one, name)])
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice, repeat
@@ -145,7 +144,7 @@ class Points:
         for at, family in kinds.items():
             leaf = leaves[at]
             if family == "file_series":
-                leaf = as_file(leaf)
+                leaf = File.create_from(leaf)
                 _ = leaf.size  # raises if a file is missing, before anything is started
             parts.setdefault(family, {})[at] = to_float(leaf) if family == "float_series" else leaf
         writer = self._outlet.to_append() if leaves else None
@@ -253,7 +252,7 @@ class Points:
                 "op": "file_point",
                 "path": at,
                 "step": writer.take_step(at, number),
-                "file": self._contents.files.put(as_file(value)),
+                "file": self._contents.files.put(File.create_from(value)),
                 "time": time_ns,
             }
             texts = {key: described.get(key) for key in ("name", "description")}
@@ -330,15 +329,6 @@ def family_of(value: Any) -> str:
             value, "append", "a number, a string, a File, an image or a Histogram", ValueKindError
         ) from refused
     return "float_series"
-
-
-def as_file(value: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
-    """Return a value as a file: a path, a `File`, or a value for `File.create_from`."""
-    if isinstance(value, File):
-        return value
-    if isinstance(value, (str, os.PathLike)):
-        return File.from_path(value)
-    return File.create_from(value, include_plotlyjs)
 
 
 def _as_long(

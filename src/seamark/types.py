@@ -45,7 +45,6 @@ __path__: list[str] = []
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
-@dataclass(init=False, repr=False, slots=True, unsafe_hash=True)
 class File:
     """A file to be recorded: on disk, or in memory as bytes, an image, a chart or an object.
 
@@ -57,9 +56,7 @@ class File:
         extension: Extension without a dot; ``""`` if there is none.
     """
 
-    path: str | None
-    content: bytes | None
-    extension: str
+    __slots__ = ("content", "extension", "path")
 
     def __init__(
         self,
@@ -83,6 +80,15 @@ class File:
         if self.content is not None:
             return f"File({len(self.content)} bytes, extension={self.extension!r})"
         return f"File({self.path!r}, extension={self.extension!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, File):
+            return NotImplemented
+        mine, its = (self.path, self.content, self.extension), (other.path, other.content)
+        return mine == (*its, other.extension)
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.content, self.extension))
 
     @property
     def name(self) -> str:

@@ -172,7 +172,7 @@ def _ask_one(
 
     with fork.delay_forks():  # importing modules takes time
         remote = open_remote(uri, options.api_token)
-    try:
+    with contextlib.closing(remote):
         if not isinstance(remote, KeepsJournals):
             return None
         if place is None and uri.startswith(_SERVERS):
@@ -182,9 +182,6 @@ def _ask_one(
         facts = remote.opening(RunKey(place.project, place.run), PATIENCE_S)
         attempt = attempt_after(facts.journals.values())
         return RemoteAnswer(place, replace(facts, uri=uri), attempt)
-    finally:
-        with quietly():
-            remote.close()
 
 
 def _find_by_name(

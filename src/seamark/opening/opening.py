@@ -54,6 +54,10 @@ class Origin:
     begun: Attempt | None = None
     continues: bool = False
 
+    def at(self, begun: Attempt | None) -> Origin:
+        """Return the origin of another run that continues this one."""
+        return replace(self, begun=begun, continues=True)
+
 
 @dataclass(frozen=True)
 class Opening:
@@ -81,11 +85,6 @@ class Opening:
         if self.remote is None or self.options.owner is not None:
             return bool(self.options.owner)
         return trains or self.origin.begun is not None or self.remote.resumable
-
-    def at(self, folder: RunFolder, remote: RemoteRun | None = None) -> Opening:
-        """Return the opening of another run, with the same options and lineage."""
-        origin = replace(self.origin, begun=None, continues=True)
-        return Opening(self.options, folder, origin, remote)
 
 
 class Saved(NamedTuple):
@@ -371,11 +370,7 @@ def resolve_checkpoint(
         warning = f"{saved.not_found(here)}; recording a new run"
         return CheckpointDecision(notes_origin=True, warning=warning)
     if is_new and not (stay or options.names_a_run):
-        switch = opening.at(found.folder, found.remote)
-        switch = replace(switch, is_unanswered=found.is_unanswered)
-        if training:
-            origin = replace(switch.origin, begun=found.origin.begun)
-            switch = replace(switch, origin=origin)
+        switch = replace(found, origin=opening.origin.at(found.origin.begun if training else None))
         return CheckpointDecision(switch, training)
     warning = f"the checkpoint is of run {saved.run!r}; continuing with run {here.run!r}"
     return CheckpointDecision(notes_origin=True, warning=warning)

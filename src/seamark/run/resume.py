@@ -155,7 +155,7 @@ class Resume:
     def follow(self, attempt: int | None) -> None:
         """Continue the run in the attempt begun by rank 0; None if there is none."""
         begun = None if attempt is None else Attempt(attempt, None)
-        self.origin = replace(self.origin, begun=begun, continues=True)
+        self.origin = self.origin.at(begun)
 
     def header(self, *, owner: bool, takes_part: bool) -> dict[str, Any]:
         """Return the HEADER fields about the origin of a journal that is opened now."""

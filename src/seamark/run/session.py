@@ -11,6 +11,7 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
 from seamark.opening.machine import copy_run
+from seamark.opening.opening import Opening
 from seamark.opening.place import expect_writable, reading_place
 from seamark.paths import join_path
 from seamark.process import fork
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from seamark.capture import Secrets
     from seamark.errors import SeamarkError
     from seamark.journal.writer import JournalWriter
-    from seamark.opening.opening import Opening, Saved
+    from seamark.opening.opening import Saved
     from seamark.run.claims import Hold
     from seamark.values import Atom
     from seamark.values.aggregates import Keep
@@ -401,8 +402,8 @@ class Session:
     def at(self, run: str, project: str | None = None) -> Session:
         """Return a session of another run that continues this one; nothing is on disk yet."""
         here = self.folder
-        opening = self.opening.at(RunFolder(here.root, project or here.project, run))
-        return self.continue_with(opening)
+        folder = RunFolder(here.root, project or here.project, run)
+        return self.continue_with(Opening(self.options, folder, self.opening.origin.at(None)))
 
     def continue_with(self, opening: Opening) -> Session:
         """Return a session that continues this one as another run."""

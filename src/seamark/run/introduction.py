@@ -122,10 +122,6 @@ class Introduction:
         if (config := options.config_path) is not None:
             self._record_inputs(config.inputs)
 
-    def end(self) -> None:
-        """Stop recording the run's arguments: this or another process has recorded them."""
-        self.told = True
-
     def _record_inputs(self, inputs: Mapping[str, str]) -> None:
         from seamark.run.lineage import Associations
 

@@ -45,10 +45,6 @@ class Lifecycle:
         self._hooks: dict[str, list[Hook]] = {}
         self._once: list[Hook] = []
 
-    def enter(self, phase: str) -> None:
-        """Enter another phase without calling hooks."""
-        self.phase = phase
-
     def on(self, **hooks: Hook) -> None:
         """Register hooks.
 

@@ -56,16 +56,16 @@ class RankPolicy:
         self._options = options
         self.made_in = made_in
         self.connected_at_start = connected
-        self._agreed = False
+        self.has_agreed = False
         self._silent: bool | None = None
-        self._withdrawn = False
+        self.is_withdrawn = False
         self._lasting: Callable[[], bool] | None = None
 
     @property
     def silent(self) -> bool:
         """Whether nothing is recorded by design: disabled, or a rank that does not record."""
         options = self._options
-        if options.mode == "disabled" or self._withdrawn:
+        if options.mode == "disabled" or self.is_withdrawn:
             return True
         if self._silent is not None:
             return self._silent
@@ -98,11 +98,7 @@ class RankPolicy:
     @property
     def shared_id(self) -> bool:
         """Whether other processes know the run's id: by `common_id`, or since the ranks agreed."""
-        return self._agreed or self.common_id
-
-    def agree(self) -> None:
-        """Note that the ranks agreed on the run."""
-        self._agreed = True
+        return self.has_agreed or self.common_id
 
     def settle(self) -> None:
         """Decide that this process records, regardless of its rank."""
@@ -112,15 +108,7 @@ class RankPolicy:
         """Look up the rank again: a forked child may be another one."""
         self._silent = self._lasting = None
 
-    def withdraw(self) -> None:
-        """Record nothing from now on, whatever the rank turns out to be."""
-        self._withdrawn = True
-
     # ---------------------------------------------------------------- agreement
-
-    def begin(self) -> None:
-        """Remember whether the ranks agreed on the run at its start."""
-        self.connected_at_start = self._agreed
 
     @property
     def is_follower(self) -> bool:

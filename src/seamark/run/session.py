@@ -64,7 +64,6 @@ class Session:
     """Part of one process in a run; `recorder` writes it, and `recorded` reads it."""
 
     def __init__(self, opening: Opening, carried: Carried) -> None:
-        self.opening = opening
         self.options = options = opening.options
         folder, owner, remote = opening.folder, carried.owner, opening.remote
         self._inherited: JournalWriter | None = None
@@ -192,7 +191,7 @@ class Session:
             # In any mode: a rank that is disabled must not leave the others waiting.
             found = self.agree(self.policy.refusal(self.folder, self._expect_origin))
             assert found is self  # noqa: S101 - nothing was recorded or read yet
-            self.policy.begin()
+            self.policy.connected_at_start = self.policy.has_agreed
         elif not self.policy.is_follower:
             self._expect_origin()
         self.open_at_once()
@@ -205,8 +204,8 @@ class Session:
 
     def expect_place(self) -> None:
         """Raise `RunNotFoundError` or `ArgumentError` if the run is missing or was purged."""
-        if self.opening.refusal is not None:
-            raise self.opening.refusal
+        if self.resume.opening.refusal is not None:
+            raise self.resume.opening.refusal
         self.tags.expect(self.options.tags.keyed)
 
     def _expect_origin(self) -> None:
@@ -217,7 +216,11 @@ class Session:
         if self._inherited is not None and self._continue_after_fork(self._inherited):
             return
         self.resume.expect_found()
-        folder, remote, origin = self.recorder.folder, self.opening.remote, self.resume.origin
+        folder, remote, origin = (
+            self.recorder.folder,
+            self.resume.opening.remote,
+            self.resume.origin,
+        )
         existed = remote is not None or bool(folder.journals())
         there = () if remote is None else remote.journals.values()
         has_owner = existed and has_other_owner([*headers(folder), *there], origin.lineage)
@@ -247,9 +250,9 @@ class Session:
             self._go_on()
 
     def _open_journal(self, rank: int, *, existed: bool, waits: bool) -> None:
-        self.lifecycle.enter(WAITING if waits else RECORDING)
+        self.lifecycle.phase = WAITING if waits else RECORDING
         knows = existed and (
-            self.opening.remote is not None or rank_has_recorded(self.folder, rank)
+            self.resume.opening.remote is not None or rank_has_recorded(self.folder, rank)
         )
         self.recorder.open(
             self.state.learn if knows else None,
@@ -284,7 +287,7 @@ class Session:
             self.ending.go_on()
         if self.state.owner is not False:
             self.ending.begin_captures(self.resume.origin)
-        self.introduction.end()
+        self.introduction.told = True
 
     def start(self) -> None:
         """Start a run that was recorded with ``start=False``; see `seamark.Run.start`."""
@@ -308,10 +311,9 @@ class Session:
         self._own()
 
     def _copy_run(self) -> None:
-        if self.opening.remote is not None and self.recorder.recording:
-            self.opening = copy_run(self.opening, trains=True)
-            self.resume.adopt(self.opening)
-            self.recorded.note_copied(is_partial=self.opening.remote is not None)
+        if self.resume.opening.remote is not None and self.recorder.recording:
+            self.resume.opening = copy_run(self.resume.opening, trains=True)
+            self.recorded.note_copied(is_partial=self.resume.opening.remote is not None)
 
     def _own(self) -> None:
         if self.lifecycle.phase == STOPPED or not self.state.own():
@@ -390,10 +392,10 @@ class Session:
             if self.recorder.writer is None and not self.recorded.has_read:
                 # Whoever holds it holds the right one.
                 self.recorder.folder = self.recorded.folder = there
-                self.opening = replace(self.opening, folder=there)
+                self.resume.opening = replace(self.resume.opening, folder=there)
             else:
                 found = self.at(there.run, there.project)
-        found.policy.agree()
+        found.policy.has_agreed = True
         found.recorder.ask_again()  # this process may now record what another rank recorded
         if current_rank().rank:  # rank 0 answers for this rank
             found.resume.follow(attempt)
@@ -403,7 +405,9 @@ class Session:
         """Return a session of another run that continues this one; nothing is on disk yet."""
         here = self.folder
         folder = RunFolder(here.root, project or here.project, run)
-        return self.continue_with(Opening(self.options, folder, self.opening.origin.at(None)))
+        return self.continue_with(
+            Opening(self.options, folder, self.resume.opening.origin.at(None))
+        )
 
     def continue_with(self, opening: Opening) -> Session:
         """Return a session that continues this one as another run."""
@@ -447,7 +451,7 @@ class Session:
         if self.recorder.rank == current_rank().rank:
             self.recorder.use(inherited)
             return True
-        self.introduction.end()
+        self.introduction.told = True
         return False
 
     def __reduce__(self) -> Any:
@@ -467,7 +471,7 @@ class Session:
             params=params,
         )
         opening = replace(
-            self.opening,
+            self.resume.opening,
             options=options,
             folder=self.folder,
             origin=self.resume.origin,

@@ -217,8 +217,7 @@ class Params(MutableMapping[str, Any]):
             one is current.
         """
         recorded, below = self._session.recorded, join_path(PARAMETERS, self._at)
-        found = recorded.find(recorded.reader(), CHANGES)
-        changes = {} if found is None else found.value
+        changes = recorded.value(CHANGES) or {}
         return {path: told for path, told in changes.items() if is_inside(path, below)}
 
 

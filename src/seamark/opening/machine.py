@@ -161,7 +161,29 @@ class _Machine:
         return find_duplicate(self._options, folder)
 
     def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-        return claim_name(self._options, folder)
+        """Return name and remotes of a new run, even if these are away; raise if it is refused."""
+        name, kept = self._options.name, []
+        for uri in self._options.remotes:
+            found = None
+            with logged(f"the name of the run could not be checked at {uri}"):
+                found = _arrive(self._options, folder, uri, name)
+            outcome = "go" if found is None else found.outcome
+            if outcome == "taken":
+                raise RunExistsError(
+                    f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
+                )
+            if outcome == "no project":
+                raise ArgumentError(
+                    f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
+                )
+            if outcome == "skip":
+                log.warning(
+                    "seamark: %s already has a run named %r: this run is not sent there", uri, name
+                )
+                continue
+            name = found.name if found is not None and found.name is not None else name
+            kept.append(uri)
+        return name, tuple(kept)
 
 
 def _ask_one(
@@ -229,32 +251,6 @@ def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
     ):
         if isinstance(remote, KeepsJournals):
             pull_journals(remote, folder, progress)
-
-
-def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-    """Return name and remotes of a new run, even if these are away; raise if it is refused."""
-    name, kept = options.name, []
-    for uri in options.remotes:
-        found = None
-        with logged(f"the name of the run could not be checked at {uri}"):
-            found = _arrive(options, folder, uri, name)
-        outcome = "go" if found is None else found.outcome
-        if outcome == "taken":
-            raise RunExistsError(
-                f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
-            )
-        if outcome == "no project":
-            raise ArgumentError(
-                f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
-            )
-        if outcome == "skip":
-            log.warning(
-                "seamark: %s already has a run named %r: this run is not sent there", uri, name
-            )
-            continue
-        name = found.name if found is not None and found.name is not None else name
-        kept.append(uri)
-    return name, tuple(kept)
 
 
 def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) -> Arrival | None:

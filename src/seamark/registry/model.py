@@ -86,10 +86,6 @@ class Place:
         places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
         return find_among(places, self.token, word, self.project, kind).ref
 
-    def open(self, word: str, kind: str) -> LogSession:
-        """Return the session of a model, version or artifact; see `find`."""
-        return self.session(self.find(word, kind), is_new=False)
-
     def session(self, ref: Ref, *, is_new: bool = True) -> LogSession:
         """Return a session; nothing is written before the first record."""
         folder = RunFolder(self.root, *ref)
@@ -250,7 +246,9 @@ def init_model(
     check_arguments(init_model, others, with_id=with_id, name=name, key=key)
     place = Place.of(project, mode, root, remote, api_token, named=with_id is not None)
     if with_id is not None:
-        return record_facts(Model(place.open(with_id, "model")), name=name)
+        return record_facts(
+            Model(place.session(place.find(with_id, "model"), is_new=False)), name=name
+        )
     if key is None:
         raise RunNotNamedError(
             "init_model: expected key='...' of a new model, or with_id='...', got neither"
@@ -299,7 +297,8 @@ def init_model_version(
     check_arguments(init_model_version, others, with_id=with_id, name=name, model=model)
     place = Place.of(project, mode, root, remote, api_token, named=bool(with_id or model))
     if with_id is not None:
-        return record_facts(ModelVersion(place.open(with_id, "model_version")), name=name)
+        ref = place.find(with_id, "model_version")
+        return record_facts(ModelVersion(place.session(ref, is_new=False)), name=name)
     if model is None:
         raise RunNotNamedError(
             "init_model_version: expected model='KEY', or with_id='...', got neither"

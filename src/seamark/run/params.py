@@ -87,6 +87,10 @@ class Params(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len({name.partition("/")[0] for name in self._known()})
 
+    def __contains__(self, key: object) -> bool:
+        name = legal_key(key)
+        return any(is_inside(one, name) for one in self._known())
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -22,14 +22,10 @@ if TYPE_CHECKING:
     from seamark.values.aggregates import Keep
 
 
-_DESCRIBED: Final = ("name", "description")
-_CHART: Final = ("min", "max", "unit")
-"""Arguments that are accepted and not recorded; Neptune used them for charts."""
-_ARGUMENTS: Final = {
-    "append": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
-    "extend": ("values", "steps", "timestamps", "wait", *_DESCRIBED, *_CHART),
-    "log": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
-}
+_MORE: Final = ("name", "description", "min", "max", "unit")
+"""Arguments that describe a file, and those that Neptune used for charts, which have no effect."""
+_OF_ONE: Final = ("value", "step", "timestamp", "wait", *_MORE)
+_OF_MANY: Final = ("values", "steps", "timestamps", "wait", *_MORE)
 """Arguments of the verbs that take Neptune's ``**kwargs``, as in Neptune."""
 
 
@@ -121,7 +117,7 @@ class Handler(Readable):
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
         if described:
-            refuse_unknown("append", described, _ARGUMENTS["append"])
+            refuse_unknown("append", described, _OF_ONE)
         recorder, path = self._root.session.recorder, self._path
         plain = timestamp is None and not described
         if plain and (row := recorder.points.quick_row(path, value, step)) is not None:
@@ -158,7 +154,7 @@ class Handler(Readable):
             FamilyError: If the path holds another family.
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
-        refuse_unknown("extend", described, _ARGUMENTS["extend"])
+        refuse_unknown("extend", described, _OF_MANY)
         recorder = self._session.recorder
         if not recorder.silent:
             recorder.points.extend(self._path, values, steps, timestamps, described)
@@ -176,7 +172,7 @@ class Handler(Readable):
         Raises:
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
-        refuse_unknown("log", described, _ARGUMENTS["log"])
+        refuse_unknown("log", described, _OF_ONE)
         for point in value if isinstance(value, (list, tuple)) else [value]:
             self.append(point, step=step, timestamp=timestamp, wait=wait, **described)
 

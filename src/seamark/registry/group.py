@@ -394,5 +394,5 @@ def claim_group(
 def _order(one: tuple[Ref, Any]) -> tuple[Any, ...]:
     (_, name), value = one
     if isinstance(value, (int, float)):
-        return (0, float(value), "", name)
-    return (1, 0.0, value, name) if isinstance(value, str) else (2, 0.0, "", name)
+        return (0, value, name)
+    return (1, value, name) if isinstance(value, str) else (2, name)

@@ -240,7 +240,7 @@ class Settings:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the token and without values recorded in the run itself."""
         config = self.config_path and dataclasses.replace(self.config_path, values={})
-        apart = {"api_token": None, "params": {}, "tags": Tags(self.tags.words)}
+        apart: dict[str, Any] = {"api_token": None, "params": {}, "tags": Tags(self.tags.words)}
         return {**self.__dict__, **apart, "config_path": config}
 
 

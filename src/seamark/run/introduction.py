@@ -40,7 +40,10 @@ _OWN: Final = ("sys/", "source_code/", "distributed/", "monitoring/")
 
 
 class Introduction:
-    """First records of a run: its arguments, and facts from adapters."""
+    """First records of a run: its arguments, and facts from adapters.
+
+    ``told`` is true once this or another process has recorded the arguments.
+    """
 
     def __init__(self, options: Settings, recorder: Recorder, *, told: bool) -> None:
         self._options = options

@@ -38,7 +38,10 @@ Hook = Callable[[], object]
 
 
 class Lifecycle:
-    """Phase of a run in one process, and the hooks that follow it, whose errors are logged."""
+    """Phase of a run in one process, and the hooks that follow it, whose errors are logged.
+
+    Setting ``phase`` calls no hooks; see `call`.
+    """
 
     def __init__(self) -> None:
         self.phase = NEW

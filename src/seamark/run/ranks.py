@@ -48,8 +48,9 @@ class RankPolicy:
     """Policy that decides which ranks record. Rank 0 chooses the run for all.
 
     ``made_in`` is the pid of the process that generated the run's id, None for a copy of a run.
-    ``connected_at_start`` is true if the ranks agreed on this run at its start, so that each of
-    them takes part in later decisions.
+    ``has_agreed`` is true once the ranks agreed on this run, and ``connected_at_start`` if they did
+    at its start, so that each of them takes part in later decisions. If ``is_withdrawn``, nothing
+    is recorded, whatever the rank turns out to be.
     """
 
     def __init__(self, options: Settings, made_in: int | None, *, connected: bool) -> None:

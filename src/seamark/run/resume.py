@@ -30,7 +30,11 @@ _BEGIN: Final = b'{"op":"checkpoint","mark":'
 
 
 class Resume:
-    """Attempts of a run that continues an earlier one."""
+    """Attempts of a run that continues an earlier one.
+
+    ``opening`` is the decision about the run, replaced when journals are copied to this disk or
+    rank 0 chooses another folder; ``origin`` has the attempt that was begun since.
+    """
 
     def __init__(self, opening: Opening, recorder: Recorder) -> None:
         self.opening = opening

@@ -95,8 +95,8 @@ class Points:
             found = {f"{prefix}{key}": value for key, value in metrics.items()}
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            count = len(metrics) if isinstance(metrics, Mapping) else 1
-            drop("metrics", max(1, count), f"log_metrics: {what}: {error!s:.200}")
+            count = len(metrics) if type(metrics) is dict else 1  # others may fail here, too
+            drop("metrics", max(1, count), f"log_metrics: {what}: {error!s:.400}")
             return {}
         if epoch is not None:
             if prefix + _EPOCH in found:
@@ -170,10 +170,10 @@ class Points:
 
     def _split_value(self, path: str, value: Any) -> dict[str, Any]:
         # An empty mapping, such as a trial without parameters, adds no point.
-        inside = is_container(value) and not isinstance(value, _OWN)
-        found = flatten(value, path, _OWN) if inside else {path: value}
-        if inside:
-            found = {at: leaf for at, leaf in found.items() if not isinstance(leaf, dict) or leaf}
+        found = {path: value}
+        if is_container(value) and not isinstance(value, _OWN):
+            leaves = flatten(value, path, _OWN)
+            found = {at: leaf for at, leaf in leaves.items() if not isinstance(leaf, dict) or leaf}
         leaves = {
             at: leaf.value if isinstance(leaf, Single) else leaf for at, leaf in found.items()
         }

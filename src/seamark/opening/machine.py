@@ -194,7 +194,7 @@ def _ask_one(
 
     with fork.delay_forks():  # importing modules takes time
         remote = open_remote(uri, options.api_token)
-    with contextlib.closing(remote):
+    try:
         if not isinstance(remote, KeepsJournals):
             return None
         if place is None and uri.startswith(_SERVERS):
@@ -204,6 +204,9 @@ def _ask_one(
         facts = remote.opening(RunKey(place.project, place.run), PATIENCE_S)
         attempt = attempt_after(facts.journals.values())
         return RemoteAnswer(place, replace(facts, uri=uri), attempt)
+    finally:
+        with quietly():  # it has answered
+            remote.close()
 
 
 def _find_by_name(

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, ValueKindError
+from seamark.errors import ArgumentError, SeamarkError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_series_path, join_path
 from seamark.process.interrupts import let_pass, quietly
@@ -95,8 +95,10 @@ class Points:
             found = {f"{prefix}{key}": value for key, value in metrics.items()}
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            count = len(metrics) if type(metrics) is dict else 1  # others may fail here, too
-            drop("metrics", max(1, count), f"log_metrics: {what}: {error!s:.400}")
+            # Methods of the metrics and of their errors may fail, too.
+            count = dict.__len__(metrics) if isinstance(metrics, dict) else 1
+            why = error if isinstance(error, SeamarkError) else repr(error)
+            drop("metrics", max(1, count), f"log_metrics: {what}: {why!s:.400}")
             return {}
         if epoch is not None:
             if prefix + _EPOCH in found:

@@ -35,8 +35,12 @@ class Cell:
         """Start an empty aggregate."""
         self.keep = keep
         self.part = secrets.token_hex(8)
-        self.told: Mapping[str, Any] = keep.state_dict()
+        self.mark_written(keep.state_dict())
         self.update = keep.update
+
+    def mark_written(self, state: Mapping[str, Any]) -> None:
+        """Remember the current state as written."""
+        self.told = state
 
 
 class Aggregator:
@@ -155,7 +159,7 @@ class Aggregator:
                     return
                 self._outlet.announce()
                 for _, cell, state in changed:
-                    cell.told = state
+                    cell.mark_written(state)
                 ops = [
                     {
                         "op": "statistic",

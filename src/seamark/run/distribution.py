@@ -214,7 +214,7 @@ class LateRank:
             self._state.disown()  # rank 0 records it as well and owns its state
         elif self._state.word == "running":
             self._state.note("interrupted")
-        self._policy.is_withdrawn = True
+        self._policy.withdraw()
         self._recorder.ask_again()
 
     def beat(self) -> None:

@@ -159,7 +159,7 @@ class Ending:
     def go_on(self) -> None:
         """Resume recording after a rest or a wait."""
         self.expect()
-        self._lifecycle.phase = RECORDING
+        self._lifecycle.enter(RECORDING)
         self._recorder.beat_every(HEARTBEAT_S)
 
     def rest(self, state: str = "completed", *, error: BaseException | None = None) -> None:
@@ -174,7 +174,7 @@ class Ending:
         self.note_error(error)
         self._lifecycle.call("rest")
         self._state.note(state, error=error)
-        self._lifecycle.phase = RESTING
+        self._lifecycle.enter(RESTING)
         word, lost = self._state.word, self._recorder.lost
         show = (lambda _: self._print(word, lost, [])) if self._prints else None
         note_finished(self, self._recorder.folder, show)
@@ -212,7 +212,7 @@ class Ending:
                 recorder.kept.write()  # starts a waiting run, so that it can end
             writer.retry_now()
         self._lifecycle.call("stop")
-        self._lifecycle.phase = STOPPED
+        self._lifecycle.enter(STOPPED)
         note_finished(self, self._recorder.folder)
         timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
         recorder.store_files(seconds)

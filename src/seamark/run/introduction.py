@@ -40,10 +40,7 @@ _OWN: Final = ("sys/", "source_code/", "distributed/", "monitoring/")
 
 
 class Introduction:
-    """First records of a run: its arguments, and facts from adapters.
-
-    ``told`` is true once this or another process has recorded the arguments.
-    """
+    """First records of a run: its arguments, and facts from adapters."""
 
     def __init__(self, options: Settings, recorder: Recorder, *, told: bool) -> None:
         self._options = options
@@ -124,6 +121,10 @@ class Introduction:
             recorder.values.record_atoms(self.facts)
         if (config := options.config_path) is not None:
             self._record_inputs(config.inputs)
+
+    def end(self) -> None:
+        """Stop recording the run's arguments: this or another process has recorded them."""
+        self.told = True
 
     def _record_inputs(self, inputs: Mapping[str, str]) -> None:
         from seamark.run.lineage import Associations

@@ -38,15 +38,16 @@ Hook = Callable[[], object]
 
 
 class Lifecycle:
-    """Phase of a run in one process, and the hooks that follow it, whose errors are logged.
-
-    Setting ``phase`` calls no hooks; see `call`.
-    """
+    """Phase of a run in one process, and the hooks that follow it, whose errors are logged."""
 
     def __init__(self) -> None:
         self.phase = NEW
         self._hooks: dict[str, list[Hook]] = {}
         self._once: list[Hook] = []
+
+    def enter(self, phase: str) -> None:
+        """Enter another phase without calling hooks."""
+        self.phase = phase
 
     def on(self, **hooks: Hook) -> None:
         """Register hooks.

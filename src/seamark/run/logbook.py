@@ -163,7 +163,7 @@ class LogSession:
         # A log has no state that depends on its process: a day in a notebook writes no heartbeats.
         writer = self.recorder.open()
         writer.beat_every(math.inf)
-        self.lifecycle.phase = RECORDING
+        self.lifecycle.enter(RECORDING)
         self._pid = os.getpid()
         self.expect_end()
         return writer
@@ -183,7 +183,7 @@ class LogSession:
         """Finish writing and close the index; may be called twice."""
         if self.lifecycle.phase != STOPPED:
             self.lifecycle.call("stop")
-            self.lifecycle.phase = STOPPED
+            self.lifecycle.enter(STOPPED)
             note_finished(self, self.recorder.folder)
             self.recorder.store_files(seconds)
             self.recorder.close(reason, CLOSE_TIMEOUT_S)

@@ -48,25 +48,24 @@ class RankPolicy:
     """Policy that decides which ranks record. Rank 0 chooses the run for all.
 
     ``made_in`` is the pid of the process that generated the run's id, None for a copy of a run.
-    ``has_agreed`` is true once the ranks agreed on this run, and ``connected_at_start`` if they did
-    at its start, so that each of them takes part in later decisions. If ``is_withdrawn``, nothing
-    is recorded, whatever the rank turns out to be.
+    ``connected_at_start`` is true if the ranks agreed on this run at its start, so that each of
+    them takes part in later decisions.
     """
 
     def __init__(self, options: Settings, made_in: int | None, *, connected: bool) -> None:
         self._options = options
         self.made_in = made_in
         self.connected_at_start = connected
-        self.has_agreed = False
+        self._agreed = False
         self._silent: bool | None = None
-        self.is_withdrawn = False
+        self._withdrawn = False
         self._lasting: Callable[[], bool] | None = None
 
     @property
     def silent(self) -> bool:
         """Whether nothing is recorded by design: disabled, or a rank that does not record."""
         options = self._options
-        if options.mode == "disabled" or self.is_withdrawn:
+        if options.mode == "disabled" or self._withdrawn:
             return True
         if self._silent is not None:
             return self._silent
@@ -99,7 +98,11 @@ class RankPolicy:
     @property
     def shared_id(self) -> bool:
         """Whether other processes know the run's id: by `common_id`, or since the ranks agreed."""
-        return self.has_agreed or self.common_id
+        return self._agreed or self.common_id
+
+    def agree(self) -> None:
+        """Note that the ranks agreed on the run."""
+        self._agreed = True
 
     def settle(self) -> None:
         """Decide that this process records, regardless of its rank."""
@@ -109,7 +112,15 @@ class RankPolicy:
         """Look up the rank again: a forked child may be another one."""
         self._silent = self._lasting = None
 
+    def withdraw(self) -> None:
+        """Record nothing from now on, whatever the rank turns out to be."""
+        self._withdrawn = True
+
     # ---------------------------------------------------------------- agreement
+
+    def begin(self) -> None:
+        """Remember whether the ranks agreed on the run at its start."""
+        self.connected_at_start = self._agreed
 
     @property
     def is_follower(self) -> bool:

@@ -32,8 +32,8 @@ _BEGIN: Final = b'{"op":"checkpoint","mark":'
 class Resume:
     """Attempts of a run that continues an earlier one.
 
-    ``opening`` is the decision about the run, replaced when journals are copied to this disk or
-    rank 0 chooses another folder; ``origin`` has the attempt that was begun since.
+    ``opening`` is the decision about the run, which `adopt` replaces; ``origin`` has the attempt
+    that was begun since.
     """
 
     def __init__(self, opening: Opening, recorder: Recorder) -> None:
@@ -42,6 +42,10 @@ class Resume:
         self._marks_due: list[int] = []
         self._mark_numbers = itertools.count(1)
         self.origin = opening.origin
+
+    def adopt(self, opening: Opening) -> None:
+        """Go on after journals were copied to this disk, or rank 0 chose another folder."""
+        self.opening = opening
 
     @property
     def _folder(self) -> RunFolder:

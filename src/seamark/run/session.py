@@ -191,7 +191,7 @@ class Session:
             # In any mode: a rank that is disabled must not leave the others waiting.
             found = self.agree(self.policy.refusal(self.folder, self._expect_origin))
             assert found is self  # noqa: S101 - nothing was recorded or read yet
-            self.policy.connected_at_start = self.policy.has_agreed
+            self.policy.begin()
         elif not self.policy.is_follower:
             self._expect_origin()
         self.open_at_once()
@@ -216,11 +216,8 @@ class Session:
         if self._inherited is not None and self._continue_after_fork(self._inherited):
             return
         self.resume.expect_found()
-        folder, remote, origin = (
-            self.recorder.folder,
-            self.resume.opening.remote,
-            self.resume.origin,
-        )
+        folder, remote = self.recorder.folder, self.resume.opening.remote
+        origin = self.resume.origin
         existed = remote is not None or bool(folder.journals())
         there = () if remote is None else remote.journals.values()
         has_owner = existed and has_other_owner([*headers(folder), *there], origin.lineage)
@@ -250,7 +247,7 @@ class Session:
             self._go_on()
 
     def _open_journal(self, rank: int, *, existed: bool, waits: bool) -> None:
-        self.lifecycle.phase = WAITING if waits else RECORDING
+        self.lifecycle.enter(WAITING if waits else RECORDING)
         knows = existed and (
             self.resume.opening.remote is not None or rank_has_recorded(self.folder, rank)
         )
@@ -287,7 +284,7 @@ class Session:
             self.ending.go_on()
         if self.state.owner is not False:
             self.ending.begin_captures(self.resume.origin)
-        self.introduction.told = True
+        self.introduction.end()
 
     def start(self) -> None:
         """Start a run that was recorded with ``start=False``; see `seamark.Run.start`."""
@@ -312,7 +309,7 @@ class Session:
 
     def _copy_run(self) -> None:
         if self.resume.opening.remote is not None and self.recorder.recording:
-            self.resume.opening = copy_run(self.resume.opening, trains=True)
+            self.resume.adopt(copy_run(self.resume.opening, trains=True))
             self.recorded.note_copied(is_partial=self.resume.opening.remote is not None)
 
     def _own(self) -> None:
@@ -392,10 +389,10 @@ class Session:
             if self.recorder.writer is None and not self.recorded.has_read:
                 # Whoever holds it holds the right one.
                 self.recorder.folder = self.recorded.folder = there
-                self.resume.opening = replace(self.resume.opening, folder=there)
+                self.resume.adopt(replace(self.resume.opening, folder=there))
             else:
                 found = self.at(there.run, there.project)
-        found.policy.has_agreed = True
+        found.policy.agree()
         found.recorder.ask_again()  # this process may now record what another rank recorded
         if current_rank().rank:  # rank 0 answers for this rank
             found.resume.follow(attempt)
@@ -451,7 +448,7 @@ class Session:
         if self.recorder.rank == current_rank().rank:
             self.recorder.use(inherited)
             return True
-        self.introduction.told = True
+        self.introduction.end()
         return False
 
     def __reduce__(self) -> Any:

@@ -31,7 +31,7 @@ from seamark.errors import (
 )
 from seamark.index.remote import open_remote
 from seamark.journal.folder import RunFolder
-from seamark.opening.machine import claim_name
+from seamark.opening.machine import _Machine
 from seamark.options.settings import Settings
 from seamark.reading.names import CONFLICTS, RunName, settle
 from seamark.remote.protocol import RemoteError, RunKey
@@ -293,7 +293,7 @@ def test_a_folder_without_records_takes_no_name(root_place, kind):
     if kind == "run":  # a run that begins is replaced by one that comes later
         assert ask("coming", "one") == ()
         options = Settings.of(name="one", conflict="replace", remote=root_place.uri)
-        claim_name(options, RunFolder(ROOT, "team/p", "begun"))
+        _Machine.of(options).claim_name(RunFolder(ROOT, "team/p", "begun"))
         assert ask("coming", "one") == ("begun",)
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
@@ -541,6 +541,26 @@ def test_a_phase_that_is_no_path_loses_the_call_and_nothing_else(run, phase, cap
     assert "log_metrics: phase: path: expected" in caplog.text
     assert points(run, "train/loss") == [(0, 2.0)]
     assert dropped(run) == {"metrics": 3}
+
+
+class _WordlessError(Exception):
+    def __str__(self):
+        return self.args[0]
+
+
+class _Broken(dict):
+    def items(self):
+        raise _WordlessError(3)
+
+
+def test_metrics_whose_error_has_no_text_are_lost_and_nothing_else(run, caplog):
+    run.log_metrics(_Broken(loss=1.0, acc=1.0), phase="train")
+    run["train"].log_metrics(_Broken(loss=1.0))
+    run["train"].log_metrics(OrderedDict(loss=1.0, acc=1.0), phase="")
+    run.log_metrics({"loss": 2.0}, phase="train")
+    assert "expected a mapping of paths to numbers: _WordlessError(3)" in caplog.text
+    assert points(run, "train/loss") == [(0, 2.0)]
+    assert dropped(run) == {"metrics": 5}
 
 
 def test_steps_may_be_datetimes(run):

@@ -95,8 +95,14 @@ _HOMES = {
 }
 
 _AS_IN_NEPTUNE = (
-    *("constants", "envs", "exceptions", "handler", "integrations", "management"),
-    *("typing", "version"),
+    "constants",
+    "envs",
+    "exceptions",
+    "handler",
+    "integrations",
+    "management",
+    "typing",
+    "version",
 )
 """Modules that scripts written for Neptune use; ``from seamark import *`` brings none of them."""
 

@@ -24,8 +24,6 @@ from seamark.errors import (
 )
 from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.opening.opening import (
-    Attempt,
-    Launch,
     Opening,
     Origin,
     Presence,
@@ -34,7 +32,7 @@ from seamark.opening.opening import (
     resolve,
     resolve_checkpoint,
 )
-from seamark.opening.restarts import JobRun, Restart
+from seamark.opening.restarts import Attempt, JobRun, Restart
 from seamark.options.settings import Settings
 from seamark.remote.protocol import RemoteRun
 
@@ -72,15 +70,11 @@ class Answers:
     found: RunFolder | SeamarkError = field(default_factory=lambda: RunNotFoundError("no such run"))
     here: dict[str, Presence] = field(default_factory=dict)
     remote: RemoteAnswer | SeamarkError = field(default_factory=RemoteAnswer)
-    job: Restart = field(default_factory=Restart)
+    job: Restart = (None, None)
     duplicate: str | None = None
     name: tuple[str | None, tuple[str, ...]] | SeamarkError = (None, (URL,))
     asked: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
-
-    @property
-    def launch(self) -> Launch:
-        return Launch(self.rank, self.restarts)
 
     def job_run(self) -> JobRun:
         return JOB
@@ -99,7 +93,7 @@ class Answers:
 
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
         self.asked.append("job")
-        return Restart(folder, self.job.attempt) if job_run is None else self.job
+        return (folder, self.job[1]) if job_run is None else self.job
 
     def find_duplicate(self, folder: RunFolder) -> str | None:
         self.asked.append("duplicate")
@@ -120,7 +114,7 @@ NEW = "a new id"
 FOUND = {"found": folder(ID), "here": {ID: HERE}}
 AWAY = {"remote": RemoteAnswer(failure="away")}
 THERE = {"remote": RemoteAnswer(folder(ID), KNOWN)}
-LEFT = {"job": Restart(folder(OTHER), 1)}
+LEFT = {"job": (folder(OTHER), Attempt(1, None))}
 NOWHERE = (RunNotFoundError, "no such run")
 PARAMS = {"params": {"lr": 1}}
 Row = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
@@ -148,7 +142,7 @@ ROWS: tuple[Row, ...] = (
         {"custom_run_id": "x", "mode": "read-only"}, {"found": folder(by_custom_id("x"))}, {"refusal": (RunNotFoundError, "no run")}),
     ("mode='read-only' with a custom_run_id asks the place that is read",
         {"custom_run_id": "x", "mode": "read-only"}, {"found": RunNotFoundError("not there")}, {"asked": ["find"], "refusal": (RunNotFoundError, "not there")}),
-    ("a restarted job that only reads begins no attempt", {"with_id": ID, "mode": "read-only"}, {**FOUND, "restarts": 1, "job": Restart(attempt=1)}, {"begun": None}),
+    ("a restarted job that only reads begins no attempt", {"with_id": ID, "mode": "read-only"}, {**FOUND, "restarts": 1, "job": (None, Attempt(1, None))}, {"begun": None}),
     ("mode='disabled' looks for nothing", {"mode": "disabled", "on_duplicate": "error", **PARAMS}, {"duplicate": OTHER, "restarts": 1}, {"run": NEW, "asked": [], "job_run": None}),
     ("mode='disabled' with resume='must' does not ask for the run", {"mode": "disabled", "resume": "must", "custom_run_id": "x"}, {}, {"refusal": None}),
     ("mode='offline' sends nothing and asks no remote",
@@ -164,13 +158,13 @@ ROWS: tuple[Row, ...] = (
         {}, {"restarts": 1, **LEFT}, {"run": OTHER, "continues": True, "begun": Attempt(1, None), "job_run": JOB}),
     ("a restarted job that recorded nothing begins a run", {}, {"restarts": 1}, {"run": NEW, "continues": False, "begun": None, "job_run": JOB}),
     ("a run that is named begins an attempt after a restart",
-        {"custom_run_id": "x"}, {"restarts": 2, "job": Restart(attempt=2)}, {"run": by_custom_id("x"), "begun": Attempt(2, None), "continues": False}),
-    ("a run that another job recorded stays in its attempt", {"custom_run_id": "x"}, {"restarts": 2, "job": Restart()}, {"begun": None}),
+        {"custom_run_id": "x"}, {"restarts": 2, "job": (None, Attempt(2, None))}, {"run": by_custom_id("x"), "begun": Attempt(2, None), "continues": False}),
+    ("a run that another job recorded stays in its attempt", {"custom_run_id": "x"}, {"restarts": 2, "job": (None, None)}, {"begun": None}),
     ("resume='never' begins a run also after a restart", {"resume": "never"}, {"restarts": 1, **LEFT}, {"run": NEW, "asked": []}),
     ("owner=False takes part in the run and begins no attempt", {"owner": False}, {"restarts": 1, **LEFT}, {"run": NEW, "asked": []}),
     ("a job that was not restarted does not look for a run", {}, LEFT, {"run": NEW, "asked": []}),
     ("a run that was opened by with_id begins an attempt after a restart, too",
-        {"with_id": ID}, {**FOUND, "restarts": 1, "job": Restart(attempt=1)}, {"run": ID, "begun": Attempt(1, None), "job_run": None}),
+        {"with_id": ID}, {**FOUND, "restarts": 1, "job": (None, Attempt(1, None))}, {"run": ID, "begun": Attempt(1, None), "job_run": None}),
     ("resume='must' is content with a restart of a job that recorded a run", {"resume": "must"}, {"restarts": 1, **LEFT}, {"run": OTHER, "refusal": None, "continues": True}),
     ("each rank goes on with the run that it finds on its own disk", {}, {"rank": 1, "restarts": 1, **LEFT}, {"run": OTHER, "begun": Attempt(1, None)}),
     # runs at a remote
@@ -201,19 +195,19 @@ ROWS: tuple[Row, ...] = (
         {"custom_run_id": "x", **SENT}, {"rank": 1, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"remote": None, "asked": []}),
     ("'latest' at a server is the newest run there", {"with_id": "latest", **SENT}, THERE, {"run": ID, "asked": ["find", "remotes by name"]}),
     ("a restarted job without a named run asks no remote for one",
-        SENT, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, 1)}, {"run": NEW, "remote": None, "asked": ["job"]}),
+        SENT, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, Attempt(1, None))}, {"run": NEW, "remote": None, "asked": ["job"]}),
     ("a new run asks no remote", SENT, {}, {"run": NEW, "asked": []}),
     ("a restarted job asks for the rest of the run that it goes on with",
         SENT, {"restarts": 1, **LEFT, "here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "begun": Attempt(1, None)}),
     ("a job restarted on another machine begins an attempt of its run at the server",
-        {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": Attempt(4, None)}),
+        {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, Attempt(4, None))}, {"begun": Attempt(4, None)}),
     ("another job's run at the server stays in its attempt", {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"begun": None}),
     ("the newest attempt counts, whether this disk knows it or the server",
-        {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": Restart(attempt=9), "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": Attempt(9, None)}),
+        {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": (None, Attempt(9, None)), "remote": RemoteAnswer(folder("x"), KNOWN, Attempt(4, None))}, {"begun": Attempt(9, None)}),
     ("an attempt that another machine began since is not begun again",
-        {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": Restart(attempt=9), "remote": RemoteAnswer(folder("x"), KNOWN, 12)}, {"begun": Attempt(12, None)}),
+        {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": (None, Attempt(9, None)), "remote": RemoteAnswer(folder("x"), KNOWN, Attempt(12, None))}, {"begun": Attempt(12, None)}),
     ("owner=False begins no attempt of a run at a server",
-        {"custom_run_id": "x", "owner": False, **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": None}),
+        {"custom_run_id": "x", "owner": False, **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, Attempt(4, None))}, {"begun": None}),
     # on_duplicate
     ("on_duplicate='new' does not look for the same run", {**PARAMS}, {"duplicate": OTHER}, {"run": NEW, "asked": []}),
     ("on_duplicate='reuse' goes on with the same run, and owns it",
@@ -226,7 +220,7 @@ ROWS: tuple[Row, ...] = (
         {**PARAMS, "on_duplicate": "reuse", **SENT}, {"duplicate": OTHER, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "asked": ["duplicate", f"remotes for {OTHER}"]}),
     ("ranks above 0 look for no duplicate", {**PARAMS, "on_duplicate": "error"}, {"rank": 1, "duplicate": OTHER}, {"run": NEW, "asked": []}),
     ("a restarted job goes on with its own run, not with a duplicate",
-        {**PARAMS, "on_duplicate": "error"}, {"restarts": 1, "duplicate": OTHER, "job": Restart(folder(ID), 1)}, {"run": ID}),
+        {**PARAMS, "on_duplicate": "error"}, {"restarts": 1, "duplicate": OTHER, "job": (folder(ID), Attempt(1, None))}, {"run": ID}),
     # conflict and make_project
     ("conflict= gives a run the name that is free at its remotes",
         {"name": "a", "conflict": "new", **SENT}, {"name": ("a-2", (URL,))}, {"name": "a-2", "remotes": (URL,), "asked": ["name"]}),
@@ -323,9 +317,9 @@ CHECKPOINTS: tuple[Row, ...] = (
     ("ranks above 0 ask no remote for the run of a checkpoint",
         SENT, {"rank": 1, "here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": None, "asked": []}),
     ("a restarted job joins the attempt that another rank began at the server",
-        SENT, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, 4)}, {"switch": OTHER, "begun": Attempt(4, None)}),
+        SENT, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, Attempt(4, None))}, {"switch": OTHER, "begun": Attempt(4, None)}),
     ("a checkpoint that is evaluated after a restart begins no attempt",
-        {"training": False, "resume": "must", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, 4)}, {"switch": OTHER, "begins": False, "begun": None}),
+        {"training": False, "resume": "must", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, Attempt(4, None))}, {"switch": OTHER, "begins": False, "begun": None}),
     ("resume='must' goes on with a run that has recorded something",
         {"is_new": False, "resume": "must"}, {"here": {OTHER: HERE}}, {"switch": None, "notes_origin": True, "warns": "continuing with run"}),
     ("mode='read-only' leaves everything as it is", {"mode": "read-only", "custom_run_id": "x"}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": False}),

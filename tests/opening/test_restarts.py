@@ -14,7 +14,7 @@ import pytest
 from journal_builder import START, JournalBuilder
 
 from seamark.journal.folder import RunFolder
-from seamark.opening.restarts import JobRun, Restart, restart_of
+from seamark.opening.restarts import Attempt, JobRun, restart_of
 from seamark.process.liveness import process_facts
 
 FOLD, OTHER_FOLD, NEXT = "argv-0", "argv-1", {"restarts": 1, "attempt": 1}
@@ -69,7 +69,7 @@ def test_restart(environment, job_run, journals, expected, tmp_path, monkeypatch
     run, attempt = expected
     folder = None if run is None else RunFolder(tmp_path, "p", run)
     found = restart_of(RunFolder(tmp_path, "p", "new"), job_run)
-    assert found == Restart(folder, attempt)
+    assert found == (folder, None if attempt is None else Attempt(attempt, None))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,8 @@ def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(
         monkeypatch.setenv(name, value)
     save(tmp_path, journals)
     folder = RunFolder(tmp_path, "p", "a")
-    assert restart_of(folder, None) == Restart(folder, attempt)
+    begun = None if attempt is None else Attempt(attempt, None)
+    assert restart_of(folder, None) == (folder, begun)
 
 
 def save(root, journals):

@@ -14,6 +14,7 @@ import seamark
 from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader
 from seamark.process.rank import job_key
+from seamark.remote.http.sender import HttpRemote
 from seamark.remote.places import open_remote
 from seamark.remote.protocol import RemoteError, RunKey
 
@@ -91,6 +92,21 @@ def test_an_answer_that_lacks_a_fact_is_refused(keeper):
         pytest.raises(RemoteError, match="missing"),
     ):
         remote.opening(RunKey("p", RUN), 5)
+
+
+def test_an_answer_counts_even_if_its_remote_cannot_be_closed(begin, keeper, monkeypatch):
+    """Else an attempt that the remote knows would be begun again."""
+
+    def close(_):
+        raise OSError("broken pipe")
+
+    keeper.openings["p", RUN] = opening(1)
+    monkeypatch.setattr(HttpRemote, "close", close)
+    run = begin(remote=keeper.url, with_id=RUN)
+    run["a"] = 1
+    monkeypatch.undo()
+    run.stop()
+    assert header(run)["attempt"] == 2
 
 
 def test_a_restart_on_an_empty_disk_begins_an_attempt(begin, keeper, monkeypatch):

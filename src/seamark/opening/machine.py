@@ -6,14 +6,13 @@ import contextlib
 import logging
 import time
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.journal.safe import is_folder
-from seamark.opening.opening import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
+from seamark.opening.opening import Presence, RemoteAnswer, resolve, resolve_checkpoint
 from seamark.opening.place import open_catalog, own_root, reading_place
 from seamark.opening.restarts import (
     JobRun,
@@ -76,6 +75,8 @@ class _Machine:
 
     def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
         self._options, self.root = options, root
+        self.rank = current_rank().rank
+        self.restarts = restart_count()
         self._known: dict[RunFolder, Presence] = {}
         self._server = place if isinstance(place, str) else None
 
@@ -84,10 +85,6 @@ class _Machine:
         root = own_root(options.mode, options.root, named=bool(options.with_id))
         place = reading_place(options)
         return cls(options, place if isinstance(place, Path) else root, place)
-
-    @cached_property
-    def launch(self) -> Launch:
-        return Launch(current_rank().rank, restart_count())
 
     def find(self) -> RunFolder:
         options, root, project = self._options, self.root, self._options.project
@@ -164,7 +161,29 @@ class _Machine:
         return find_duplicate(self._options, folder)
 
     def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-        return claim_name(self._options, folder)
+        """Return name and remotes of a new run, even if these are away; raise if it is refused."""
+        name, kept = self._options.name, []
+        for uri in self._options.remotes:
+            found = None
+            with logged(f"the name of the run could not be checked at {uri}"):
+                found = _arrive(self._options, folder, uri, name)
+            outcome = "go" if found is None else found.outcome
+            if outcome == "taken":
+                raise RunExistsError(
+                    f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
+                )
+            if outcome == "no project":
+                raise ArgumentError(
+                    f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
+                )
+            if outcome == "skip":
+                log.warning(
+                    "seamark: %s already has a run named %r: this run is not sent there", uri, name
+                )
+                continue
+            name = found.name if found is not None and found.name is not None else name
+            kept.append(uri)
+        return name, tuple(kept)
 
 
 def _ask_one(
@@ -186,7 +205,7 @@ def _ask_one(
         attempt = attempt_after(facts.journals.values())
         return RemoteAnswer(place, replace(facts, uri=uri), attempt)
     finally:
-        with quietly():
+        with quietly():  # it has answered
             remote.close()
 
 
@@ -235,32 +254,6 @@ def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
     ):
         if isinstance(remote, KeepsJournals):
             pull_journals(remote, folder, progress)
-
-
-def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-    """Return name and remotes of a new run, even if these are away; raise if it is refused."""
-    name, kept = options.name, []
-    for uri in options.remotes:
-        found = None
-        with logged(f"the name of the run could not be checked at {uri}"):
-            found = _arrive(options, folder, uri, name)
-        outcome = "go" if found is None else found.outcome
-        if outcome == "taken":
-            raise RunExistsError(
-                f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
-            )
-        if outcome == "no project":
-            raise ArgumentError(
-                f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
-            )
-        if outcome == "skip":
-            log.warning(
-                "seamark: %s already has a run named %r: this run is not sent there", uri, name
-            )
-            continue
-        name = found.name if found is not None and found.name is not None else name
-        kept.append(uri)
-    return name, tuple(kept)
 
 
 def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) -> Arrival | None:

@@ -24,6 +24,7 @@ from seamark.errors import (
 )
 from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id
 from seamark.opening.place import missing_run
+from seamark.opening.restarts import Attempt
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.reading.names import LATEST
@@ -35,17 +36,6 @@ if TYPE_CHECKING:
     from seamark.opening.restarts import JobRun, Restart
     from seamark.options.settings import Settings
     from seamark.remote.protocol import RemoteRun
-
-
-class Attempt(NamedTuple):
-    """Attempt of the next journal of a process, 0-based.
-
-    ``positions`` are {writer id: bytes} of the checkpoint from which it resumes; None if there is
-    no checkpoint, so that nothing is hidden.
-    """
-
-    number: int
-    positions: dict[str, int] | None
 
 
 @dataclass(frozen=True)
@@ -63,6 +53,10 @@ class Origin:
     job_run: JobRun | None = None
     begun: Attempt | None = None
     continues: bool = False
+
+    def at(self, begun: Attempt | None) -> Origin:
+        """Return the origin of another run that continues this one."""
+        return replace(self, begun=begun, continues=True)
 
 
 @dataclass(frozen=True)
@@ -91,11 +85,6 @@ class Opening:
         if self.remote is None or self.options.owner is not None:
             return bool(self.options.owner)
         return trains or self.origin.begun is not None or self.remote.resumable
-
-    def at(self, folder: RunFolder, remote: RemoteRun | None = None) -> Opening:
-        """Return the opening of another run, with the same options and lineage."""
-        origin = replace(self.origin, begun=None, continues=True)
-        return Opening(self.options, folder, origin, remote)
 
 
 class Saved(NamedTuple):
@@ -163,25 +152,18 @@ class RemoteAnswer(NamedTuple):
 
     folder: RunFolder | None = None
     run: RemoteRun | None = None
-    attempt: int | None = None
+    attempt: Attempt | None = None
     failure: str | None = None
-
-
-class Launch(NamedTuple):
-    """Rank (0-based) of a process, and number of restarts of its job."""
-
-    rank: int = 0
-    restarts: int = 0
 
 
 class World(Protocol):
     """Inputs of a decision besides the options: disk, launcher and remotes."""
 
     root: Path
-
-    @property
-    def launch(self) -> Launch:
-        """Rank of this process, and number of restarts of its job."""
+    rank: int
+    """Rank of this process, 0-based."""
+    restarts: int
+    """Number of restarts of its job."""
 
     def find(self) -> RunFolder:
         """Return the run that ``with_id`` names, or that ``custom_run_id`` names for reading."""
@@ -253,8 +235,8 @@ def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | 
 
 
 def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder | None:
-    is_silent = options.mode in _SILENT or world.launch.rank
-    if options.on_duplicate == "new" or is_silent or world.launch.restarts:
+    is_silent = options.mode in _SILENT or world.rank
+    if options.on_duplicate == "new" or is_silent or world.restarts:
         return None
     if (run := world.find_duplicate(folder)) is None:
         return None
@@ -276,7 +258,7 @@ def _find_at_remotes(
     unknown: str = "",
 ) -> Opening:
     found = Opening(options, folder)
-    if not options.remotes or world.launch.rank:
+    if not options.remotes or world.rank:
         return found
     here = world.presence(folder)
     if here.is_purged:
@@ -284,9 +266,7 @@ def _find_at_remotes(
     place = folder if here.exists else place
     answer = world.ask_remotes(place)
     if answer.run is not None:
-        begun = None
-        if answer.attempt is not None and _begins_attempts(options, world):
-            begun = Attempt(answer.attempt, None)
+        begun = answer.attempt if _begins_attempts(options, world) else None
         origin = replace(found.origin, begun=begun)
         return replace(found, folder=answer.folder or folder, origin=origin, remote=answer.run)
     if answer.failure is None:
@@ -308,7 +288,7 @@ def _find_at_remotes(
 
 def _begins_attempts(options: Settings, world: World) -> bool:
     is_silent = options.mode in _SILENT or options.owner is False
-    return bool(world.launch.restarts) and options.resume != "never" and not is_silent
+    return bool(world.restarts) and options.resume != "never" and not is_silent
 
 
 def _continue_job(
@@ -318,13 +298,11 @@ def _continue_job(
     # the same and begins an attempt.
     is_counted = not (is_named or options.mode in _SILENT)
     job_run = world.job_run() if is_counted else None
-    if not _begins_attempts(options, world):
-        return folder, Origin(job_run=job_run)
-    earlier = world.restarted(folder, job_run)
-    if earlier.run is None:
-        return folder, Origin(job_run=job_run)
-    begun = None if earlier.attempt is None else Attempt(earlier.attempt, None)
-    return earlier.run, Origin(job_run=job_run, begun=begun, continues=job_run is not None)
+    if _begins_attempts(options, world):
+        earlier, begun = world.restarted(folder, job_run)
+        if earlier is not None:
+            return earlier, Origin(job_run=job_run, begun=begun, continues=job_run is not None)
+    return folder, Origin(job_run=job_run)
 
 
 def _refusal(options: Settings, folder: RunFolder, world: World) -> SeamarkError | None:
@@ -346,7 +324,7 @@ def _with_free_name(found: Opening, world: World) -> Opening:
     options = found.options
     is_asked = options.conflict is not None or options.make_project is False
     begins = found.remote is None and found.refusal is None
-    if not (is_asked and begins and options.remotes) or world.launch.rank:
+    if not (is_asked and begins and options.remotes) or world.rank:
         return found
     if world.presence(found.folder).exists:
         return found
@@ -392,11 +370,7 @@ def resolve_checkpoint(
         warning = f"{saved.not_found(here)}; recording a new run"
         return CheckpointDecision(notes_origin=True, warning=warning)
     if is_new and not (stay or options.names_a_run):
-        switch = opening.at(found.folder, found.remote)
-        switch = replace(switch, is_unanswered=found.is_unanswered)
-        if training:
-            origin = replace(switch.origin, begun=found.origin.begun)
-            switch = replace(switch, origin=origin)
+        switch = replace(found, origin=opening.origin.at(found.origin.begun if training else None))
         return CheckpointDecision(switch, training)
     warning = f"the checkpoint is of run {saved.run!r}; continuing with run {here.run!r}"
     return CheckpointDecision(notes_origin=True, warning=warning)

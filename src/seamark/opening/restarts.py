@@ -42,6 +42,17 @@ if TYPE_CHECKING:
     from seamark.options.settings import Settings
 
 
+class Attempt(NamedTuple):
+    """Attempt of the next journal of a process, 0-based.
+
+    ``positions`` are {writer id: bytes} of the checkpoint from which it resumes; None if there is
+    no checkpoint, so that nothing is hidden.
+    """
+
+    number: int
+    positions: dict[str, int] | None
+
+
 class JobRun(NamedTuple):
     """Identity of a run within its job, which is the same after a restart of the job.
 
@@ -96,14 +107,8 @@ def _attempt_of(header: Mapping[str, Any]) -> int | None:
     return number if type(number) is int and number >= 0 else None
 
 
-class Restart(NamedTuple):
-    """Run that a restarted job continues.
-
-    ``attempt`` is 0-based, None if the job did not record the run.
-    """
-
-    run: RunFolder | None = None
-    attempt: int | None = None
+Restart = tuple[RunFolder | None, Attempt | None]
+"""Run that a restarted job continues, and its attempt; None if the job did not record the run."""
 
 
 def restart_of(folder: RunFolder, job_run: JobRun | None) -> Restart:
@@ -113,14 +118,14 @@ def restart_of(folder: RunFolder, job_run: JobRun | None) -> Restart:
     the job recorded with the same command line, and that no other process has continued since.
     """
     if job_run is None:
-        return Restart(folder, attempt_after(headers(folder)))
+        return folder, attempt_after(headers(folder))
     names: list[str] = []
     with quietly(only=OSError):
         names = os.listdir(folder.root / folder.project)  # noqa: PTH208
     runs = [RunFolder(folder.root, folder.project, name) for name in names if name[0] != "."]
     known = [one for one in runs if job_run in _recorded_before_restart(one)]
     newest = max(known, key=lambda one: (first_record_ns(one), one.run), default=None)
-    return Restart() if newest is None else restart_of(newest, None)
+    return (None, None) if newest is None else restart_of(newest, None)
 
 
 def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
@@ -137,8 +142,8 @@ def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
     return found
 
 
-def attempt_after(found: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the 0-based attempt of this restart; None if the run is not that of the job."""
+def attempt_after(found: Iterable[Mapping[str, Any]]) -> Attempt | None:
+    """Return the attempt of this restart; None if the run is not that of the job."""
     newest, mine, joined = 0, False, []
     for header in found:
         if (number := _attempt_of(header)) is None:
@@ -150,7 +155,7 @@ def attempt_after(found: Iterable[Mapping[str, Any]]) -> int | None:
                 joined.append(number)
     if not mine:
         return None
-    return max(joined) if joined else newest + 1
+    return Attempt(max(joined) if joined else newest + 1, None)
 
 
 log = logging.getLogger("seamark")

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindErro
 from seamark.journal.folder import check_location
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
+from seamark.reading.words import hint_for
 from seamark.values import Atom, encode_atom, is_container, parameters, shown
 from seamark.values._numbers import argument_error
 from seamark.values.aggregates import Keep
@@ -65,8 +65,7 @@ def one_of(*allowed: str) -> Check:
     def check(what: str, given: object) -> object:
         if isinstance(given, str) and given in allowed:
             return given
-        near = difflib.get_close_matches(str(given), allowed, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = hint_for(str(given), allowed)
         raise ArgumentError(
             f"{what}: expected one of {', '.join(map(repr, allowed))}, got {given!r:.80}{hint}"
         )

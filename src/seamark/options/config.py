@@ -20,6 +20,7 @@ from seamark.options.run_options import ARGUMENTS, REPLACED
 from seamark.paths import check_path
 from seamark.process.rank import current_rank
 from seamark.reading.contents import ArtifactName
+from seamark.reading.words import hint_for
 from seamark.values._numbers import argument_error
 
 log = logging.getLogger("seamark")
@@ -154,9 +155,8 @@ def _unknown(given: str, checks: Mapping[str, Check]) -> str:
     if given in REPLACED:
         return f"{given!r} is no argument; write {REPLACED[given].replace('=', ': ')}"
     meant = ARGUMENTS.get(given)
-    near = difflib.get_close_matches(given, [*checks, *_OLD], 1)
-    hint = meant if meant in checks else near[0] if near else None
-    tail = f"; did you mean {hint!r}?" if hint else ""
+    near = hint_for(given, [*checks, *_OLD])
+    tail = f"; did you mean {meant!r}?" if meant in checks else near
     return f"expected 'inputs' or an argument of init_run, got {given!r:.80}{tail}"
 
 

@@ -15,6 +15,7 @@ from seamark.errors import ArgumentError, PathError, RunNotFoundError, UnknownAr
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.paths import check_name, check_place
+from seamark.process.interrupts import quietly
 from seamark.values._numbers import argument_error
 from seamark.values.aggregates import Keep
 
@@ -77,14 +78,12 @@ def folder_at(path: Path) -> RunFolder | None:
         return None
     for header in headers(RunFolder(path.parent, ".", path.name)):
         project, run = header.get("project"), header.get("run")
-        try:
+        with quietly(only=PathError):
             run = path.name if run is None else run  # a draft of an artifact has no id
             check_place(project, run)
             parts = (*str(project).split("/"), check_name(run, "run id"))
-        except PathError:
-            continue
-        if path.parts[-len(parts) :] == parts:
-            return RunFolder(path.parents[len(parts) - 1], str(project), str(run))
+            if path.parts[-len(parts) :] == parts:
+                return RunFolder(path.parents[len(parts) - 1], str(project), str(run))
     return None
 
 

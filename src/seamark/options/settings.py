@@ -241,8 +241,7 @@ class Settings:
         """Return the state without the token and without values recorded in the run itself."""
         config = self.config_path and dataclasses.replace(self.config_path, values={})
         apart: dict[str, Any] = {"api_token": None, "params": {}, "tags": Tags(self.tags.words)}
-        apart["config_path"] = config
-        return {**self.__dict__, **apart}
+        return {**self.__dict__, **apart, "config_path": config}
 
 
 _DEFAULTS: Final = {each.name: each.metadata["default"] for each in dataclasses.fields(Settings)}

@@ -154,19 +154,14 @@ class Artifact(Registered):
     def version(self) -> int | None:
         """Number (1-based) among the versions of the artifact; None if it has none here."""
         self._expect_sealed("version")
-        found = self._known(NUMBER)
+        found = self.session.recorded.value(NUMBER)
         return None if found is None else int(found)
 
     @property
     def aliases(self) -> list[str]:
         """Aliases, sorted; ``latest`` belongs to the version with the greatest number."""
         self._expect_sealed("aliases")
-        return list(self._known("sys/aliases") or ())
-
-    def _known(self, path: str) -> Any:
-        recorded = self.session.recorded
-        found = recorded.find(recorded.reader(), path)
-        return None if found is None else found.value
+        return list(self.session.recorded.value("sys/aliases") or ())
 
     # ---------------------------------------------------------------- objects
 
@@ -275,7 +270,7 @@ class Artifact(Registered):
                 f"save: {self.name!r} has no objects: use add_file, add_dir or add_reference"
             )
         self.session, again = draft.seal()
-        if again and self._known("sys/trashed"):  # it is wanted again
+        if again and self.session.recorded.value("sys/trashed"):  # it is wanted again
             self.start()
             self.session.recorder.values.assign_quietly({"sys/trashed": False})
         return self

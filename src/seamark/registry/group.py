@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
     from seamark.run.claims import Hold
     from seamark.run.handler import Handler
-    from seamark.run.logbook import LogSession, Progress
+    from seamark.run.logbook import LogSession
     from seamark.run.run import Run
 
 
@@ -265,13 +265,6 @@ class Group:
         return self._project.fetch_runs_table(query=query, **others)
 
 
-def groups_table(session: LogSession, query: str | None, progress_bar: Progress) -> RunsTable:
-    """Return the groups of a project; see `seamark.Project.fetch_groups_table`."""
-    Selection(query=query).expression()  # a mistake in it is told before anything is read
-    index = session.up_to_date(progress_bar)
-    return table_of(group_rows(index, session.recorder.folder.project), query, session.warn_once)
-
-
 def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, Any]]:
     """Return the rows of the groups of a project or of all projects, by project and name.
 
@@ -401,5 +394,5 @@ def claim_group(
 def _order(one: tuple[Ref, Any]) -> tuple[Any, ...]:
     (_, name), value = one
     if isinstance(value, (int, float)):
-        return (0, float(value), "", name)
-    return (1, 0.0, value, name) if isinstance(value, str) else (2, 0.0, "", name)
+        return (0, value, name)
+    return (1, value, name) if isinstance(value, str) else (2, name)

@@ -86,10 +86,6 @@ class Place:
         places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
         return find_among(places, self.token, word, self.project, kind).ref
 
-    def open(self, word: str, kind: str) -> LogSession:
-        """Return the session of a model, version or artifact; see `find`."""
-        return self.session(self.find(word, kind), is_new=False)
-
     def session(self, ref: Ref, *, is_new: bool = True) -> LogSession:
         """Return a session; nothing is written before the first record."""
         folder = RunFolder(self.root, *ref)
@@ -207,6 +203,7 @@ def check_arguments(verb: Callable[..., object], others: Iterable[str], **texts:
 
 _STAGE: Final = "sys/stage"
 _MODEL: Final = "sys/model_id"
+_OPENS: Final = "init_model(with_id={!r}) opens it"
 
 
 def init_model(
@@ -249,7 +246,9 @@ def init_model(
     check_arguments(init_model, others, with_id=with_id, name=name, key=key)
     place = Place.of(project, mode, root, remote, api_token, named=with_id is not None)
     if with_id is not None:
-        return record_facts(Model(place.open(with_id, "model")), name=name)
+        return record_facts(
+            Model(place.session(place.find(with_id, "model"), is_new=False)), name=name
+        )
     if key is None:
         raise RunNotNamedError(
             "init_model: expected key='...' of a new model, or with_id='...', got neither"
@@ -298,7 +297,8 @@ def init_model_version(
     check_arguments(init_model_version, others, with_id=with_id, name=name, model=model)
     place = Place.of(project, mode, root, remote, api_token, named=bool(with_id or model))
     if with_id is not None:
-        return record_facts(ModelVersion(place.open(with_id, "model_version")), name=name)
+        ref = place.find(with_id, "model_version")
+        return record_facts(ModelVersion(place.session(ref, is_new=False)), name=name)
     if model is None:
         raise RunNotNamedError(
             "init_model_version: expected model='KEY', or with_id='...', got neither"
@@ -400,29 +400,27 @@ class ModelVersion(Registered):
 
 def _take_key(place: Place, folder: RunFolder) -> None:
     """Reserve the key of a model by creating its folder, which only one process can do."""
-    key, where = folder.run, str(folder.path)
-    is_taken = folder.is_purged
+
+    def taken(key: str, where: Path | str, state: str, way: str) -> KeyTakenError:
+        model = f"model {key!r} of project {place.project!r}"
+        return KeyTakenError(f"key: {model} {state} ({where}); {way}")
+
+    if folder.is_purged:
+        way = f"use another key, or remove {folder.purged_mark}"
+        raise taken(folder.run, folder.path, "was purged", way)
     if place.remote is not None:
-        there = place.names(place.remote, folder.project, "model")
-        taken = {one.run.casefold(): one.run for one in there if one.project == folder.project}
-        if key.casefold() in taken:  # a folder there may not distinguish case
-            is_taken, key, where = True, taken[key.casefold()], str(place.remote)
+        for one in place.names(place.remote, folder.project, "model"):
+            if one.project == folder.project and one.run.casefold() == folder.run.casefold():
+                raise taken(one.run, place.remote, "exists", _OPENS.format(one.run))
     try:
         folder.refuse_links()
-        if not is_taken:
-            folder.path.parent.mkdir(parents=True, exist_ok=True)
-            folder.path.mkdir()
+        folder.path.parent.mkdir(parents=True, exist_ok=True)
+        folder.path.mkdir()
     except FileExistsError:
-        is_taken = True
-    except OSError:
-        expect_writable(folder)  # which says what is wrong with the place
-        raise
-    if not is_taken:
-        return
-    state, way = "exists", f"init_model(with_id={key!r}) opens it"
-    if where == str(folder.path) and folder.is_purged:
-        state, way = "was purged", f"use another key, or remove {folder.purged_mark}"
-    elif where == str(folder.path) and not folder.exists():
-        state = "exists, but holds no model"
+        if folder.exists():
+            raise taken(folder.run, folder.path, "exists", _OPENS.format(folder.run)) from None
         way = "a process is making it now, or was killed when it did: remove the folder then"
-    raise KeyTakenError(f"key: model {key!r} of project {place.project!r} {state} ({where}); {way}")
+        raise taken(folder.run, folder.path, "exists, but holds no model", way) from None
+    except OSError:
+        expect_writable(folder)
+        raise

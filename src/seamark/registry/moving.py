@@ -219,7 +219,9 @@ class Mover:
         # A run that replaces this one checked the name later, by the clock of the destination.
         end_ns = max(arrival.t_ns or now_ns, known.last_ns + 1000)
         for other in arrival.others:
-            self._trash(RunKey(key.project, other), max(time.time_ns(), end_ns + 2))
+            replaced = RunKey(key.project, other)
+            name, data = trashing(replaced, max(time.time_ns(), end_ns + 2))
+            self._patience.ask(functools.partial(self._remote.send, replaced, name, 0, data))
         path, transfer = transfer_to(folder, self._uri, arrival.name, end_ns, self._project)
         told = {path: encode_atom(transfer)}
         atoms = {_TRASHED: encode_atom(known.trashed), **told}
@@ -259,10 +261,6 @@ class Mover:
                 "(make_project=True, or no --no-make-project, creates it)"
             )
         return found
-
-    def _trash(self, other: RunKey, t_ns: int) -> None:
-        name, data = trashing(other, t_ns)
-        self._patience.ask(lambda: self._remote.send(other, name, 0, data))
 
     def _record_transfer(self, folder: RunFolder, told: dict[str, Any]) -> None:
         """Record the transfer in the local run, unless that is read-only, and send the record."""

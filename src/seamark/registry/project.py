@@ -396,9 +396,12 @@ class Project(Logbook):
         Raises:
             QueryError: If the query breaks the grammar, or has a regular expression.
         """
-        from seamark.registry.group import groups_table
+        from seamark.registry.group import group_rows, table_of
+        from seamark.store.query.selection import Selection
 
-        return groups_table(self.session, query, progress_bar)
+        Selection(query=query).expression()  # a mistake in it is told before anything is read
+        rows = group_rows(self.session.up_to_date(progress_bar), self.path)
+        return table_of(rows, query, self.session.warn_once)
 
     def trash(self, runs: Any, *, trashed: bool = True) -> list[str]:
         """Move runs of the project and its sub-projects to the trash, or restore them.

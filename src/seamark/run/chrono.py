@@ -274,8 +274,8 @@ class Progress(Generic[T]):
         self._loops, self._iterable = loops, iterable
         self.name, self.total, self.start = name, total, start
         self.done = start
-        self._began: float | None = None
-        self._ended: float | None = None
+        self._began = 0.0
+        self._ended: float | None = 0.0
 
     def __iter__(self) -> Iterator[T]:
         loops = self._loops
@@ -302,8 +302,6 @@ class Progress(Generic[T]):
     @property
     def elapsed_s(self) -> float:
         """Elapsed time in seconds; 0 before the first round."""
-        if self._began is None:
-            return 0.0
         return (perf_counter() if self._ended is None else self._ended) - self._began
 
     @property

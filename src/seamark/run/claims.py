@@ -7,6 +7,7 @@ have changed the queried values.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -260,12 +261,9 @@ def first_free(place: Place, refs: Iterable[Ref], matches: Callable[[Ref], bool]
     """Claim and return the first free run or group that still matches, or None."""
     for ref, claim in place.take(list(refs)):
         hold = Hold(place, ref, claim)
-        fits = False
-        try:
-            fits = place.is_up_to_date(ref, claim) and matches(ref)
-        finally:
-            if not fits:
-                hold.release()
-        if fits:
-            return hold
+        with contextlib.ExitStack() as otherwise:
+            otherwise.callback(hold.release)
+            if place.is_up_to_date(ref, claim) and matches(ref):
+                otherwise.pop_all()
+                return hold
     return None

@@ -152,7 +152,9 @@ class Ending:
 
     def expect(self) -> None:
         """Finish when the process ends, unless that was done earlier."""
-        finish_at_exit(self, self._finish_at_exit, self._recorder.folder)
+        finish_at_exit(
+            self, lambda error: self.finish("exit", 60.0, error=error), self._recorder.folder
+        )
 
     def go_on(self) -> None:
         """Resume recording after a rest or a wait."""
@@ -179,9 +181,6 @@ class Ending:
         self._recorder.rest()
         self._shipping.rest()
         self._recorded.close()
-
-    def _finish_at_exit(self, error: BaseException | None) -> None:
-        self.finish("exit", 60.0, error=error)
 
     def finish(
         self,

@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from seamark.journal.rows import spoken
 from seamark.options.checks import check_keep, strings
 from seamark.options.run_options import refuse_unknown
 from seamark.paths import check_path, check_writable, given_path, join_path
-from seamark.pictures.drawing import PlotOptions, plot_run
-from seamark.reading.attributes import TrackedFile
-from seamark.reading.curves import Look
 from seamark.reading.html import html_or_text
 from seamark.run.artifact import artifact_op
-from seamark.run.fetching import (
-    bytes_of,
-    download,
-    download_last,
-    expect,
-    frame_of,
-    last_of,
-    points_of,
-    value_of,
-)
-from seamark.run.points import as_file
-from seamark.run.recordable import Recordable
+from seamark.run.fetching import Readable
+from seamark.types import File
 from seamark.values import to_step, to_time_ns
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from seamark.reading.curves import Curve
-    from seamark.reading.points import Attempt, Points
     from seamark.run.recorder import Part
     from seamark.run.uploads import Source
     from seamark.values.aggregates import Keep
 
 
-_DESCRIBED: Final = ("name", "description")
-_CHART: Final = ("min", "max", "unit")
-"""Arguments that are accepted and not recorded; Neptune used them for charts."""
-_ARGUMENTS: Final = {
-    "append": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
-    "extend": ("values", "steps", "timestamps", "wait", *_DESCRIBED, *_CHART),
-    "log": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
-}
+_MORE: Final = ("name", "description", "min", "max", "unit")
+"""Arguments that describe a file, and those that Neptune used for charts, which have no effect."""
+_OF_ONE: Final = ("value", "step", "timestamp", "wait", *_MORE)
+_OF_MANY: Final = ("values", "steps", "timestamps", "wait", *_MORE)
 """Arguments of the verbs that take Neptune's ``**kwargs``, as in Neptune."""
 
 
@@ -63,7 +40,7 @@ class Root(Protocol):
         """Delete a path and everything below it."""
 
 
-class Handler(Recordable):
+class Handler(Readable):
     """A path of a run or project; made by item access, ``run["train"]["loss"]``.
 
     Creating a handler reads and writes nothing. For a namespace, ``in`` and iteration refer to the
@@ -140,7 +117,7 @@ class Handler(Recordable):
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
         if described:
-            refuse_unknown("append", described, _ARGUMENTS["append"])
+            refuse_unknown("append", described, _OF_ONE)
         recorder, path = self._root.session.recorder, self._path
         plain = timestamp is None and not described
         if plain and (row := recorder.points.quick_row(path, value, step)) is not None:
@@ -177,7 +154,7 @@ class Handler(Recordable):
             FamilyError: If the path holds another family.
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
-        refuse_unknown("extend", described, _ARGUMENTS["extend"])
+        refuse_unknown("extend", described, _OF_MANY)
         recorder = self._session.recorder
         if not recorder.silent:
             recorder.points.extend(self._path, values, steps, timestamps, described)
@@ -195,7 +172,7 @@ class Handler(Recordable):
         Raises:
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
-        refuse_unknown("log", described, _ARGUMENTS["log"])
+        refuse_unknown("log", described, _OF_ONE)
         for point in value if isinstance(value, (list, tuple)) else [value]:
             self.append(point, step=step, timestamp=timestamp, wait=wait, **described)
 
@@ -249,7 +226,7 @@ class Handler(Recordable):
     def _change_set(self, op: str, values: str | Iterable[str]) -> None:
         at = check_writable(self._path)
         recorder = self._session.recorder
-        recorder.values.change_set(op, at, strings(values, at))  # noqa: PD011 - no data frame
+        recorder.values.change_set(op, at, strings(values, at))
 
     def clear(self, *, wait: bool = False) -> None:
         """Empty the series or string set at this path; the numbering of steps starts at 0 again.
@@ -258,7 +235,7 @@ class Handler(Recordable):
             FamilyError: If the path holds something that cannot be emptied, such as a single value.
         """
         recorder = self._session.recorder
-        recorder.values.clear(check_writable(self._path))  # noqa: PD011 - no data frame
+        recorder.values.clear(check_writable(self._path))
 
     def pop(self, path: str | None = None, *, wait: bool = False) -> None:
         """Delete this path, or one below it, with everything under it.
@@ -288,7 +265,7 @@ class Handler(Recordable):
             ValueKindError: If the object cannot be made into a file.
         """
         if not self._session.recorder.silent:  # do not draw an image in vain
-            self.assign(as_file(value, include_plotlyjs), wait=wait)
+            self.assign(File.create_from(value, include_plotlyjs), wait=wait)
 
     def upload_files(
         self,
@@ -325,7 +302,7 @@ class Handler(Recordable):
         members = files_to_upload(value, ignore, max_bytes)
         if members:
             recorder = self._session.recorder
-            recorder.values.add_files(check_writable(self._path), members, wait=wait)  # noqa: PD011
+            recorder.values.add_files(check_writable(self._path), members, wait=wait)
 
     def delete_files(self, paths: str | Iterable[str], *, wait: bool = False) -> None:
         """Remove members from the file set at this path.
@@ -363,225 +340,3 @@ class Handler(Recordable):
         )
         writer.claim(at, "artifact")
         writer.append_op(op)
-
-    # ---------------------------------------------------------------- reading
-
-    def fetch(self) -> Any:
-        """Return the value at this path: an atom, the strings of a set, the last point of a series.
-
-        For an aggregate of `keep` it is a `seamark.Statistics`, a `seamark.Last` or a
-        `seamark.Ring`. For a namespace it is a nested dict of the atoms below it.
-
-        Raises:
-            MissingFieldError: If nothing is recorded here.
-            FamilyError: If the path holds a file; read it with `download`.
-        """
-        return value_of(self._session.recorded, self._path)
-
-    def fetch_last(self) -> Any:
-        """Return the value of the last point of the series at this path; None if it has none.
-
-        Raises:
-            MissingFieldError: If there is no series.
-        """
-        return last_of(self._session.recorded, self._path)
-
-    @overload
-    def fetch_points(self, *, attempt: Attempt = "latest", points: None = None) -> Points: ...
-    @overload
-    def fetch_points(self, *, attempt: Attempt = "latest", points: int) -> Curve: ...
-    def fetch_points(
-        self, *, attempt: Attempt = "latest", points: int | None = None
-    ) -> Points | Curve:
-        """Return the float series at this path as NumPy arrays.
-
-        They are ``step``, ``value``, ``time_ns`` (since the Unix epoch) and ``attempt``.
-
-        Args:
-            attempt: ``"latest"`` hides points that an older attempt recorded after the checkpoint
-                from which the run was resumed; ``"all"`` shows all points; a number shows the run
-                as of the end of that attempt.
-            points: Maximum number of representative points, for drawing: returns a
-                `seamark.reading.curves.Curve`, whose parts keep their minimum and maximum. None for
-                every point.
-
-        Raises:
-            ArgumentError: If ``points`` is not a number of at least 2.
-            MissingFieldError: If nothing is recorded here.
-            FamilyError: If the path holds another family.
-        """
-        return points_of(self._session.recorded, self._path, attempt, points)
-
-    def fetch_values(
-        self,
-        *,
-        include_timestamp: bool = True,
-        limit: int | None = None,
-        progress_bar: Any = None,
-        attempt: Attempt = "latest",
-    ) -> pd.DataFrame:
-        """Return the series at this path as a DataFrame: ``step``, ``value`` and ``timestamp``.
-
-        Args:
-            include_timestamp: Whether to include the column ``timestamp``.
-            limit: Maximum number of points, the latest ones.
-            progress_bar: Accepted for compatibility with Neptune; reading is too quick to show one.
-            attempt: As in `fetch_points`.
-
-        Raises:
-            MissingExtraError: If pandas is not installed.
-            MissingFieldError: If nothing is recorded here.
-            FamilyError: If the path does not hold a series of numbers or texts.
-        """
-        recorded = self._session.recorded
-        return frame_of(recorded, self._path, attempt, limit, timestamps=include_timestamp)
-
-    def fetch_bytes(self, *, references: bool = False) -> bytes:
-        """Return the bytes of the file at this path, without a copy on disk.
-
-        The rules for opening files are those of `download`.
-
-        Args:
-            references: Open a referenced file wherever it is.
-
-        Raises:
-            MissingFieldError: If nothing is recorded here.
-            FileMissingError: If the bytes are gone, or a reference is not opened.
-            FamilyError: If there is no file, or more than one.
-        """
-        self._session.recorder.contents.flush()
-        return bytes_of(self._session.recorded, self._path, references=references)
-
-    def plot(
-        self,
-        *,
-        x: str = "step",
-        smooth: float | None = None,
-        log_x: bool = False,
-        log_y: bool = False,
-        attempt: Attempt = "latest",
-        points: int = 1000,
-        half_life: float | None = None,
-        low: float | None = None,
-        high: float | None = None,
-        refresh: float | None = None,
-    ) -> Any:  # a figure of plotly, which has no types
-        """Return a figure of the series at this path, or of all series of numbers below it.
-
-        The result is a plotly figure, which a notebook shows if it is the last value of a cell.
-        Behind smoothed lines, a band spans the smallest and largest values; NaN and infinities are
-        marked at the edge.
-
-        Args:
-            x: ``"step"``, ``"order"`` of recording, ``"time"`` (of the clock, in UTC),
-                ``"relative"`` (seconds since the run was created), or the path of a series such as
-                ``"epoch"``: its value at the same step, or the last one before.
-            smooth: Width of a window in units of x: the line is the mean of all finite points in
-                the window, including those that are not drawn.
-            log_x: Logarithmic x axis; the line has the same resolution everywhere.
-            log_y: Logarithmic y axis.
-            attempt: As in `fetch_points`.
-            points: Maximum number of representative points; a spike of a single point is always one
-                of them.
-            half_life: Smooth exponentially instead: the line is the weighted mean of all finite
-                points up to each x, where the weight halves with this distance in x.
-            low: Lower limit of x; the smoothed line still uses all points.
-            high: Upper limit of x.
-            refresh: Redraw at this interval in seconds until the run ends or the cell is
-                interrupted; needs a notebook, and returns None.
-
-        Raises:
-            MissingExtraError: If the extra ``plot`` is not installed.
-            MissingFieldError: If there is no such series; the nearest one is named.
-            ArgumentError: If an argument has an invalid value.
-            PathError: If ``x`` is not a valid path.
-        """
-        look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
-        return plot_run(self._session.recorded, [self._path], PlotOptions(look, attempt), refresh)
-
-    def fetch_hash(self) -> str:
-        """Return the digest of the artifact at this path.
-
-        Raises:
-            FamilyError: If there is no artifact.
-        """
-        return str(self._value_of("artifact").get("hash", ""))
-
-    def fetch_extension(self) -> str:
-        """Return the extension of the file at this path, without a dot.
-
-        Raises:
-            FamilyError: If there is no file.
-        """
-        return str(self._value_of("file").get("ext", ""))
-
-    def fetch_files_list(self) -> list[dict[str, Any]]:
-        """Return the files of the artifact at this path (path, size in bytes, digest).
-
-        Raises:
-            FamilyError: If there is no artifact.
-        """
-        return [TrackedFile(file) for file in self._value_of("artifact").get("files", ())]
-
-    def list_fileset_files(self, path: str | None = None) -> list[dict[str, Any]]:
-        """Return the members of the file set at this path: ``name``, ``size`` in bytes, ...
-
-        Args:
-            path: Only members in this folder of the set.
-
-        Raises:
-            FamilyError: If there is no file set.
-        """
-        members = self._value_of("file_set")
-        chosen = sorted(
-            name for name in members if path is None or name.startswith(path.rstrip("/") + "/")
-        )
-        return [{**members[name], "name": name} for name in chosen]
-
-    def _value_of(self, family: str) -> dict[str, Any]:
-        recorded = self._session.recorded
-        return (
-            {} if recorded.silent else expect(recorded, self._path, spoken(family), family)[1].value
-        )
-
-    def download(
-        self,
-        destination: str | os.PathLike[str] | None = None,
-        progress_bar: Any = None,
-        *,
-        references: bool = False,
-    ) -> None:
-        """Write the file, file set, file series or tracked files at this path to disk.
-
-        Files are only written below the destination, whatever their recorded names. A referenced
-        file, such as those of an artifact, is opened if it is in the run's folder, or if you
-        recorded the run on this host and the file has not changed since: a run from another user
-        might name any of your files. URLs of an artifact are not fetched.
-
-        Args:
-            destination: A file name, or a folder that exists or whose name ends with a slash. None:
-                the working directory. In a folder, the file is named by the last part of this path
-                with its own extension. Several files become one archive if the name ends with
-                ``.zip``.
-            progress_bar: Accepted for compatibility with Neptune; has no effect.
-            references: Open referenced files wherever they are.
-
-        Raises:
-            MissingFieldError: If nothing is recorded here.
-            FileMissingError: If the bytes are gone, or a reference is not opened.
-            FamilyError: If there is no file.
-            ArgumentError: If a recorded name leads out of the destination.
-        """
-        self._session.recorder.contents.flush()
-        download(self._session.recorded, self._path, destination, references=references)
-
-    def download_last(self, destination: str | os.PathLike[str] | None = None) -> None:
-        """Write the last file of the file series at this path to disk.
-
-        Raises:
-            FamilyError: If there is no file series.
-            MissingFieldError: If it has no points.
-            FileMissingError: If the bytes are gone.
-        """
-        self._session.recorder.contents.flush()
-        download_last(self._session.recorded, self._path, destination)

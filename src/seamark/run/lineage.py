@@ -8,7 +8,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -317,9 +317,7 @@ class Lineage:
                 }
                 for one in self.nodes.values()
             ],
-            "edges": [
-                {"source": one.source, "target": one.target, "name": one.name} for one in self.edges
-            ],
+            "edges": [asdict(one) for one in self.edges],
         }
 
 

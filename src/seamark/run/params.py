@@ -111,12 +111,8 @@ class Params(MutableMapping[str, Any]):
         return f"Params({nest(self._masked(self._known()))!r})"
 
     def __reduce__(self) -> Any:
-        """Pickle as nested dicts; a pickled run includes its parameters."""
+        """Pickle and copy as nested dicts, which can be changed without recording anything."""
         return dict, (self.as_dict(),)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        """Return nested dicts, which can be changed without recording anything."""
-        return self.as_dict()
 
     # ---------------------------------------------------------------- writing
 
@@ -129,8 +125,7 @@ class Params(MutableMapping[str, Any]):
 
     def __delitem__(self, key: str) -> None:
         name = legal_key(key)
-        if key not in self:
-            _ = self[key]  # which says so
+        _ = self[key]  # raises if there is none
         self._record({}, [one for one in self._known() if is_inside(one, name)])
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -226,8 +221,7 @@ class Params(MutableMapping[str, Any]):
             one is current.
         """
         recorded, below = self._session.recorded, join_path(PARAMETERS, self._at)
-        found = recorded.find(recorded.reader(), CHANGES)
-        changes = {} if found is None else found.value
+        changes = recorded.value(CHANGES) or {}
         return {path: told for path, told in changes.items() if is_inside(path, below)}
 
 

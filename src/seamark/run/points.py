@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, ValueKindError
+from seamark.errors import ArgumentError, SeamarkError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_series_path, join_path
 from seamark.process.interrupts import let_pass, quietly
@@ -88,21 +87,18 @@ class Points:
 
     def _in_phase(self, metrics: Any, base: str, phase: Any, epoch: Any) -> dict[str, Any]:
         drop = self._outlet.drop
+        what = "phase"
         try:
             own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
-            prefix = join_path(base, own)
-        except Exception as error:  # noqa: BLE001 - see `let_pass`
-            let_pass(error)
-            count = len(metrics) if isinstance(metrics, Mapping) else 1
-            drop("metrics", max(1, count), f"log_metrics: phase: {error}")
-            return {}
-        prefix += "/" if prefix else ""
-        try:
+            prefix = "".join(f"{each}/" for each in (base, own) if each)
+            what = "expected a mapping of paths to numbers"
             found = {f"{prefix}{key}": value for key, value in metrics.items()}
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            what = f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
-            drop("metrics", 1, what)
+            # Methods of the metrics and of their errors may fail, too.
+            count = dict.__len__(metrics) if isinstance(metrics, dict) else 1
+            why = error if isinstance(error, SeamarkError) else repr(error)
+            drop("metrics", max(1, count), f"log_metrics: {what}: {why!s:.400}")
             return {}
         if epoch is not None:
             if prefix + _EPOCH in found:
@@ -150,7 +146,7 @@ class Points:
         for at, family in kinds.items():
             leaf = leaves[at]
             if family == "file_series":
-                leaf = as_file(leaf)
+                leaf = File.create_from(leaf)
                 _ = leaf.size  # raises if a file is missing, before anything is started
             parts.setdefault(family, {})[at] = to_float(leaf) if family == "float_series" else leaf
         writer = self._outlet.to_append() if leaves else None
@@ -176,10 +172,10 @@ class Points:
 
     def _split_value(self, path: str, value: Any) -> dict[str, Any]:
         # An empty mapping, such as a trial without parameters, adds no point.
-        inside = is_container(value) and not isinstance(value, _OWN)
-        found = flatten(value, path, _OWN) if inside else {path: value}
-        if inside:
-            found = {at: leaf for at, leaf in found.items() if not isinstance(leaf, dict) or leaf}
+        found = {path: value}
+        if is_container(value) and not isinstance(value, _OWN):
+            leaves = flatten(value, path, _OWN)
+            found = {at: leaf for at, leaf in leaves.items() if not isinstance(leaf, dict) or leaf}
         leaves = {
             at: leaf.value if isinstance(leaf, Single) else leaf for at, leaf in found.items()
         }
@@ -258,7 +254,7 @@ class Points:
                 "op": "file_point",
                 "path": at,
                 "step": writer.take_step(at, number),
-                "file": self._contents.files.put(as_file(value)),
+                "file": self._contents.files.put(File.create_from(value)),
                 "time": time_ns,
             }
             texts = {key: described.get(key) for key in ("name", "description")}
@@ -335,15 +331,6 @@ def family_of(value: Any) -> str:
             value, "append", "a number, a string, a File, an image or a Histogram", ValueKindError
         ) from refused
     return "float_series"
-
-
-def as_file(value: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
-    """Return a value as a file: a path, a `File`, or a value for `File.create_from`."""
-    if isinstance(value, File):
-        return value
-    if isinstance(value, (str, os.PathLike)):
-        return File.from_path(value)
-    return File.create_from(value, include_plotlyjs)
 
 
 def _as_long(

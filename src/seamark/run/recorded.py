@@ -230,6 +230,11 @@ class Recorded:
         found = None if reader is None else reader.attribute(path)
         return found or next((one for one in self._known() if one.path == path), None)
 
+    def value(self, path: str) -> Any:
+        """Return the value at a path, or None."""
+        found = self.find(self.reader(), path)
+        return None if found is None else found.value
+
     def attribute(self, path: str) -> Attribute:
         """Return the attribute at a path, or raise `MissingFieldError`."""
         return self.look_up(path)[1]

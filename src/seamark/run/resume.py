@@ -17,8 +17,7 @@ from seamark.errors import RunNotFoundError
 from seamark.journal.format import Kind
 from seamark.journal.headers import header_of
 from seamark.journal.reader import JournalReader, decode_json
-from seamark.opening.opening import Attempt
-from seamark.opening.restarts import JobRun, attempt_of_peers, newest_attempt
+from seamark.opening.restarts import Attempt, JobRun, attempt_of_peers, newest_attempt
 from seamark.process.rank import restart_count
 
 if TYPE_CHECKING:
@@ -31,37 +30,41 @@ _BEGIN: Final = b'{"op":"checkpoint","mark":'
 
 
 class Resume:
-    """Attempts of a run that continues an earlier one."""
+    """Attempts of a run that continues an earlier one.
+
+    ``opening`` is the decision about the run, which `adopt` replaces; ``origin`` has the attempt
+    that was begun since.
+    """
 
     def __init__(self, opening: Opening, recorder: Recorder) -> None:
-        self._opening = opening
+        self.opening = opening
         self._recorder = recorder
         self._marks_due: list[int] = []
         self._mark_numbers = itertools.count(1)
         self.origin = opening.origin
 
     def adopt(self, opening: Opening) -> None:
-        """Continue from journals that were copied to this disk."""
-        self._opening = opening
+        """Go on after journals were copied to this disk, or rank 0 chose another folder."""
+        self.opening = opening
 
     @property
     def _folder(self) -> RunFolder:
         return self._recorder.folder
 
     def _newest(self) -> int:
-        remote = self._opening.remote
+        remote = self.opening.remote
         elsewhere = 0 if remote is None else remote.newest_attempt
         return max(newest_attempt(self._folder), elsewhere)
 
     def _sizes(self) -> dict[str, int]:
-        found, remote = self._folder.sizes(), self._opening.remote
+        found, remote = self._folder.sizes(), self.opening.remote
         for writer, size in ({} if remote is None else remote.sizes).items():
             found[writer] = max(size, found.get(writer, 0))
         return found
 
     def expect_found(self) -> None:
         """Raise if ``resume="must"`` would start a new run."""
-        options, origin = self._opening.options, self.origin
+        options, origin = self.opening.options, self.origin
         found = options.names_a_run or origin.begun or origin.continues
         if not options.must_resume or found or self._recorder.silent:
             return
@@ -89,7 +92,7 @@ class Resume:
             "project": self._folder.project,
             "positions": noted or (None if recorder.silent else {}),
         }
-        if self._opening.is_unanswered:
+        if self.opening.is_unanswered:
             state["partly"] = True
         if marked:
             self._marks_due = [*self._marks_due, next(self._mark_numbers)]
@@ -118,7 +121,7 @@ class Resume:
         # An attempt that a restart has begun continues, unless its own checkpoint is loaded.
         if begun and begun.positions is None and not own:
             number = begun.number
-        elif self._opening.options.ranks == "all" and not own:
+        elif self.opening.options.ranks == "all" and not own:
             # One attempt for all ranks, whichever rank is first.
             number = attempt_of_peers(self._folder, self.origin.lineage)
         if number is None or (begun and begun.positions is not None and begun.number == number):
@@ -130,7 +133,7 @@ class Resume:
 
     def _positions(self, saved: Saved) -> dict[str, int] | None:
         noted = saved.positions
-        if noted is None or (saved.partly and self._opening.is_unanswered):
+        if noted is None or (saved.partly and self.opening.is_unanswered):
             return None  # records without a known position must not be hidden
         if saved.partly:
             noted = {**self._sizes(), **noted}
@@ -144,7 +147,7 @@ class Resume:
         For a training that starts from scratch in a run that already has one. Does nothing if ranks
         share the run, because they must agree on attempts.
         """
-        options, recorder = self._opening.options, self._recorder
+        options, recorder = self.opening.options, self._recorder
         is_apart = options.ranks == "all" or options.resume == "never"
         if is_apart or recorder.silent or recorder.writer is None:
             return
@@ -156,7 +159,7 @@ class Resume:
     def follow(self, attempt: int | None) -> None:
         """Continue the run in the attempt begun by rank 0; None if there is none."""
         begun = None if attempt is None else Attempt(attempt, None)
-        self.origin = replace(self.origin, begun=begun, continues=True)
+        self.origin = self.origin.at(begun)
 
     def header(self, *, owner: bool, takes_part: bool) -> dict[str, Any]:
         """Return the HEADER fields about the origin of a journal that is opened now."""

@@ -86,7 +86,9 @@ def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: b
 def _resume(session: Session, saved: Saved, *, stay: bool, training: bool) -> Session:
     writer, silent = session.recorder.writer, session.recorder.silent
     is_new = writer is None or session.introduction.covers(list(writer.families))
-    found = open_checkpoint(session.opening, saved, stay=stay, training=training, is_new=is_new)
+    found = open_checkpoint(
+        session.resume.opening, saved, stay=stay, training=training, is_new=is_new
+    )
     if found.warning is not None and not silent:
         log.warning("seamark: %s", found.warning)
     if found.notes_origin and (training or writer is None):

@@ -126,7 +126,7 @@ class Run(Container):
 
         What it is called after others renamed it is read with ``run["sys/name"].fetch()``.
         """
-        recorded = self._as_recorded("sys/name") if self.mode == "read-only" else None
+        recorded = self.session.recorded.value("sys/name") if self.mode == "read-only" else None
         return recorded or self.session.options.name
 
     @property
@@ -142,7 +142,7 @@ class Run(Container):
         What other processes know is read with ``run["sys/state"].fetch()``.
         """
         if self.mode == "read-only" or self._is_recorded_by_other_processes:
-            return self._as_recorded("sys/state") or self.written_state
+            return self.session.recorded.value("sys/state") or self.written_state
         return self.written_state
 
     @property
@@ -154,10 +154,6 @@ class Run(Container):
     def _is_recorded_by_other_processes(self) -> bool:
         wrote = self.written_state != "created" or self.session.recorder.positions()
         return not wrote and bool(self.folder.journals())
-
-    def _as_recorded(self, path: str) -> str | None:
-        found = self.session.recorded.attributes(path)
-        return found[0].value if found else None
 
     @property
     def errors(self) -> list[RecordedError]:

@@ -11,6 +11,7 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
 from seamark.opening.machine import copy_run
+from seamark.opening.opening import Opening
 from seamark.opening.place import expect_writable, reading_place
 from seamark.paths import join_path
 from seamark.process import fork
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from seamark.capture import Secrets
     from seamark.errors import SeamarkError
     from seamark.journal.writer import JournalWriter
-    from seamark.opening.opening import Opening, Saved
+    from seamark.opening.opening import Saved
     from seamark.run.claims import Hold
     from seamark.values import Atom
     from seamark.values.aggregates import Keep
@@ -63,7 +64,6 @@ class Session:
     """Part of one process in a run; `recorder` writes it, and `recorded` reads it."""
 
     def __init__(self, opening: Opening, carried: Carried) -> None:
-        self.opening = opening
         self.options = options = opening.options
         folder, owner, remote = opening.folder, carried.owner, opening.remote
         self._inherited: JournalWriter | None = None
@@ -204,8 +204,8 @@ class Session:
 
     def expect_place(self) -> None:
         """Raise `RunNotFoundError` or `ArgumentError` if the run is missing or was purged."""
-        if self.opening.refusal is not None:
-            raise self.opening.refusal
+        if self.resume.opening.refusal is not None:
+            raise self.resume.opening.refusal
         self.tags.expect(self.options.tags.keyed)
 
     def _expect_origin(self) -> None:
@@ -216,7 +216,8 @@ class Session:
         if self._inherited is not None and self._continue_after_fork(self._inherited):
             return
         self.resume.expect_found()
-        folder, remote, origin = self.recorder.folder, self.opening.remote, self.resume.origin
+        folder, remote = self.recorder.folder, self.resume.opening.remote
+        origin = self.resume.origin
         existed = remote is not None or bool(folder.journals())
         there = () if remote is None else remote.journals.values()
         has_owner = existed and has_other_owner([*headers(folder), *there], origin.lineage)
@@ -248,7 +249,7 @@ class Session:
     def _open_journal(self, rank: int, *, existed: bool, waits: bool) -> None:
         self.lifecycle.enter(WAITING if waits else RECORDING)
         knows = existed and (
-            self.opening.remote is not None or rank_has_recorded(self.folder, rank)
+            self.resume.opening.remote is not None or rank_has_recorded(self.folder, rank)
         )
         self.recorder.open(
             self.state.learn if knows else None,
@@ -307,10 +308,9 @@ class Session:
         self._own()
 
     def _copy_run(self) -> None:
-        if self.opening.remote is not None and self.recorder.recording:
-            self.opening = copy_run(self.opening, trains=True)
-            self.resume.adopt(self.opening)
-            self.recorded.note_copied(is_partial=self.opening.remote is not None)
+        if self.resume.opening.remote is not None and self.recorder.recording:
+            self.resume.adopt(copy_run(self.resume.opening, trains=True))
+            self.recorded.note_copied(is_partial=self.resume.opening.remote is not None)
 
     def _own(self) -> None:
         if self.lifecycle.phase == STOPPED or not self.state.own():
@@ -389,7 +389,7 @@ class Session:
             if self.recorder.writer is None and not self.recorded.has_read:
                 # Whoever holds it holds the right one.
                 self.recorder.folder = self.recorded.folder = there
-                self.opening = replace(self.opening, folder=there)
+                self.resume.adopt(replace(self.resume.opening, folder=there))
             else:
                 found = self.at(there.run, there.project)
         found.policy.agree()
@@ -401,8 +401,10 @@ class Session:
     def at(self, run: str, project: str | None = None) -> Session:
         """Return a session of another run that continues this one; nothing is on disk yet."""
         here = self.folder
-        opening = self.opening.at(RunFolder(here.root, project or here.project, run))
-        return self.continue_with(opening)
+        folder = RunFolder(here.root, project or here.project, run)
+        return self.continue_with(
+            Opening(self.options, folder, self.resume.opening.origin.at(None))
+        )
 
     def continue_with(self, opening: Opening) -> Session:
         """Return a session that continues this one as another run."""
@@ -466,7 +468,7 @@ class Session:
             params=params,
         )
         opening = replace(
-            self.opening,
+            self.resume.opening,
             options=options,
             folder=self.folder,
             origin=self.resume.origin,

@@ -358,15 +358,16 @@ def _copy(at: str, source: Browsable) -> _Write | None:
     recorded, path = source._place()  # noqa: SLF001 - of the classes of this package
     if recorded.silent:
         return None
-    found = recorded.attribute(path) if path else None
-    family = "" if found is None else found.family
-    if found is not None and family == "string_set":
-        return _Write(family, set(found.value))
-    if found is not None and family == "atom" and at not in _SETS:
-        return _Write(family, _atom_at(at, recorded.whole(found.value)))
-    if found is not None and family == "artifact":
-        return _Write(family, dict(found.value))
-    held = f"{path!r} holds {spoken(family)}" if family else "a run or project was given"
+    held = "a run or project was given"
+    if path:
+        found = recorded.attribute(path)
+        if found.family == "string_set":
+            return _Write(found.family, set(found.value))
+        if found.family == "atom" and at not in _SETS:
+            return _Write(found.family, _atom_at(at, recorded.whole(found.value)))
+        if found.family == "artifact":
+            return _Write(found.family, dict(found.value))
+        held = f"{path!r} holds {spoken(found.family)}"
     raise ValueKindError(f"{at!r}: expected a value, a string set or an artifact to copy; {held}")
 
 

@@ -191,13 +191,17 @@ def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
     """
     with quietly(only=OSError):
         text = (root / "proc/self/cgroup").read_text("utf-8", "replace")
-        counted = [(path, _kill_count(root / _GROUPS_FOLDER / path)) for path in _group_paths(text)]
+        counted = [(path, _kill_count(root / _GROUPS_FOLDER / path)) for path in group_paths(text)]
         return [[path, *count] for path, count in counted if count is not None][:_MAX_GROUPS]
     return []
 
 
-def _group_paths(text: str) -> list[str]:
-    # Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``; the process's group is first.
+def group_paths(text: str) -> list[str]:
+    """Return the control group in ``/proc/self/cgroup`` and its parents, below the mount point.
+
+    The group that limits memory is meant: that of version 1, if there is one. Empty if it is
+    outside of this namespace. Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``.
+    """
     old = _GROUP_V1.search(text)
     found = old or _GROUP_V2.search(text)
     parts = [] if found is None else list(filter(None, found[1].split("/")))

@@ -26,6 +26,7 @@ import pynvml
 from seamark.capture.environment import read_text
 from seamark.capture.hardware.gpus import GIB, MIB, AmdGpus, Gpus, NvidiaGpus
 from seamark.process import fork
+from seamark.process.liveness import group_paths
 
 _CPU_NAME: Final = re.compile(r"^(?:model name|Model|cpu model)[ \t]*:(.*\S.*)$", re.MULTILINE)
 # Maximum time to wait for a driver that another run uses, in seconds; opening it may take several.
@@ -68,12 +69,9 @@ def limits(root: Path = Path("/")) -> tuple[CpuLimit | None, MemoryLimit | None]
     path in ``/proc`` is that of the host, and the mounted folder is the group itself.
     """
     top = root / "sys/fs/cgroup"
-    named = re.search(r"^0::/(.*)$", read_text(root / "proc/self/cgroup"), re.MULTILINE)
-    group = top / named[1] if named else top
-    if ".." in group.parts or not group.is_dir():
-        group = top
+    paths = group_paths(read_text(root / "proc/self/cgroup")) or [""]
     cpu, memory = [], []
-    for each in (group, *(above for above in group.parents if above.is_relative_to(top))):
+    for each in map(top.joinpath, paths):
         if found := re.fullmatch(
             r"([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", read_text(each / "cpu.max").strip()
         ):

@@ -140,6 +140,7 @@ CRASH_REASONS: Final = (
 _GROUPS_FOLDER: Final = "sys/fs/cgroup"
 _COUNTER_FILES: Final = ("memory.events", "memory.oom_control")
 """Files with the counter ``oom_kill <count>`` in versions 2 and 1 of control groups."""
+_KILLS: Final = re.compile(rb"^oom_kill ([0-9]{1,18})$", re.MULTILINE)
 _GROUP_V1: Final = re.compile(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.+)$", re.MULTILINE)
 _GROUP_V2: Final = re.compile(r"^0:[^:\n]*:(.+)$", re.MULTILINE)
 """Control group of a process in version 2, in which all controllers share one tree."""
@@ -213,16 +214,9 @@ def group_paths(text: str) -> list[str]:
 
 def _kill_count(folder: Path) -> tuple[int, int] | None:
     for file in filter(Path.exists, map(folder.joinpath, _COUNTER_FILES)):
-        try:
-            lines = file.read_bytes().decode("ascii", "replace").splitlines()
-            inode = folder.stat().st_ino
-        except OSError as error:
-            let_pass(error)
-            continue
-        for line in lines:
-            key, _, count = line.partition(" ")
-            if key == "oom_kill" and count.isdecimal():
-                return inode, int(count)
+        with quietly(only=OSError):
+            if found := _KILLS.search(file.read_bytes()):
+                return folder.stat().st_ino, int(found[1])
     return None
 
 
@@ -373,18 +367,8 @@ class Evidence:
 
 
 def _log_lines(path: Path) -> list[str]:
-    parts: list[bytes] = []
-    size = 0
+    # Each read of the kernel's log returns one record. It may be readable only by root.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-    # It may be readable only by root.
-    with quietly(only=OSError), os.fdopen(os.open(path, flags), "rb", buffering=0) as log:
-        while size < _MAX_LOG_BYTES:
-            try:
-                part = log.read(1 << 13)  # each read returns one record of at most this size
-            except BrokenPipeError:  # a record was overwritten; read the following one
-                continue
-            if not part:  # None: end of the log
-                break
-            parts.append(part)
-            size += len(part)
-    return b"".join(parts).decode("utf-8", "replace").splitlines()
+    with quietly(only=OSError), os.fdopen(os.open(path, flags), "rb") as log:
+        return (log.read(_MAX_LOG_BYTES) or b"").decode("utf-8", "replace").splitlines()
+    return []

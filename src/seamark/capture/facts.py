@@ -96,8 +96,8 @@ class Facts:
             from seamark.capture.environment import environment_facts
         facts = environment_facts(self._namespace)
         here = {"hostname": socket.gethostname(), "pid": os.getpid()}
-        self._run.assign_quietly({f"{self._namespace}/{key}": here[key] for key in here})
-        self._run.assign_quietly(facts, hide=True)
+        paths = {f"{self._namespace}/{key}": here[key] for key in here}
+        self._run.assign_quietly(paths | facts, hide=True)
 
     def _find_code(self, script: Script) -> None:
         with fork.delay_forks():

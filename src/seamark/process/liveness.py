@@ -214,9 +214,11 @@ def group_paths(text: str) -> list[str]:
 
 def _kill_count(folder: Path) -> tuple[int, int] | None:
     for file in filter(Path.exists, map(folder.joinpath, _COUNTER_FILES)):
-        with quietly(only=OSError):
+        try:
             if found := _KILLS.search(file.read_bytes()):
                 return folder.stat().st_ino, int(found[1])
+        except OSError as error:
+            let_pass(error)
     return None
 
 

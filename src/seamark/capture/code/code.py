@@ -53,14 +53,11 @@ class Code:
     def __init__(self, run: Recorder, switches: Switches, script: Script) -> None:
         self._run, self._switches, self._script = run, switches, script
         self._version: CodeVersion | None = None
-        self._recorded_version = ""
         self._recorded_cells = b""
         self._git: Git | None = None
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
-            at_start = switches.version_at_start()
-            self._version = at_start or CodeVersion(script)
-            self._recorded_version = at_start.first if at_start else ""
+            self._version = switches.version_at_start() or CodeVersion(script)
             self.tasks += [self._record_script, self._store_script, self._record_executed]
         if switches.dependencies is not None:
             self.tasks.append(self._store_requirements)
@@ -112,14 +109,14 @@ class Code:
         cells = cells_of_session()
         if cells:
             self._store_cells(cells)
-        if not self._switches.version or (self._recorded_version and not is_end):
+        if not self._switches.version or (self._version.recorded and not is_end):
             return
         version = self._version.now(cells)
         if most := self._version.too_much:
             why = f"more than {most} of imported files belong to no package"
             self._run.assign_quietly({_CODE_VERSION: None, f"{_CODE_VERSION}_unknown": why})
-        elif version not in ("", self._recorded_version):
-            self._recorded_version = version
+        elif version not in ("", self._version.recorded):
+            self._version.recorded = version
             self._run.assign_quietly({_CODE_VERSION: version})
 
     def _store_cells(self, cells: Mapping[int, str]) -> None:

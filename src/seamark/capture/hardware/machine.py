@@ -7,6 +7,7 @@ groups limit the process too: the lowest limit counts, with the usage of its gro
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import logging
 import os
@@ -122,11 +123,9 @@ class Machine:
         self._clock = clock
         self._gpus: Gpus | None = None
         self._driver_timeout_s = _DRIVER_TIMEOUT_S
-        self._cpu_limit: CpuLimit | None = None
         self._memory_limit: MemoryLimit | None = None
-        self._allowed: frozenset[int] | None = None
         cpu, memory = limits(root)
-        self._cores = self._find_cores(cpu)
+        self._cores, self._busy_s = _usable_cores(cpu)
         if memory is not None and memory.size < psutil.virtual_memory().total:
             self._memory_limit = memory
 
@@ -157,18 +156,6 @@ class Machine:
             gpus.close()
 
     # ---------------------------------------------------------------- opening
-
-    def _find_cores(self, limit: CpuLimit | None) -> float:
-        """Return the number of CPUs that this process may use, and note what limits it."""
-        every = psutil.cpu_count() or 1
-        cores = float(every)
-        affinity = getattr(os, "sched_getaffinity", None)
-        allowed = frozenset(affinity(0)) if affinity is not None else frozenset[int]()
-        if 0 < len(allowed) < every:
-            self._allowed, cores = allowed, float(len(allowed))
-        if limit is not None and limit.cores < cores and limit.used_s() is not None:
-            self._cpu_limit, cores = limit, limit.cores
-        return cores
 
     @contextlib.contextmanager
     def _locked_gpus(self) -> Iterator[Gpus]:
@@ -206,14 +193,7 @@ class Machine:
 
     def _cpu(self, found: Reading) -> None:
         """Add the busy time of the usable cores, in percent times seconds."""
-        if self._cpu_limit is not None:
-            busy = self._cpu_limit.used_s()
-        elif self._allowed is not None:
-            each = psutil.cpu_times(percpu=True)
-            busy = sum(_busy_seconds(times) for at, times in enumerate(each) if at in self._allowed)
-        else:
-            busy = _busy_seconds(psutil.cpu_times())
-        if busy is not None:
+        if (busy := self._busy_s()) is not None:
             found.counted["cpu"] = 100 * busy / self._cores
 
     def _memory(self, found: Reading) -> None:
@@ -268,6 +248,23 @@ def _open_gpus() -> Gpus:
         return nvidia
     nvidia.close()
     return amd
+
+
+def _usable_cores(limit: CpuLimit | None) -> tuple[float, Callable[[], float | None]]:
+    """Return the number of CPUs that this process may use, and a function for their busy time."""
+    count = psutil.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)
+    allowed = frozenset[int](affinity(0) if affinity is not None else ())
+    if not 0 < len(allowed) < count:
+        allowed = frozenset(range(count))
+    if limit is not None and limit.cores < len(allowed) and limit.used_s() is not None:
+        return limit.cores, limit.used_s
+    return float(len(allowed)), functools.partial(_busy_time, allowed)
+
+
+def _busy_time(cores: frozenset[int]) -> float:
+    each = psutil.cpu_times(percpu=True)
+    return sum(_busy_seconds(times) for at, times in enumerate(each) if at in cores)
 
 
 def _busy_seconds(times: Any) -> float:

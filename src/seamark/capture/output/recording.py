@@ -265,7 +265,7 @@ class RecordingThread:
         self._requested = self._completed = 0
 
     def add(self, streams: Iterable[Recording]) -> None:
-        """Record streams with started sources; raise RuntimeError if the thread cannot start."""
+        """Record streams; raise RuntimeError if the thread cannot start."""
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(

@@ -58,7 +58,7 @@ class Code:
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
             self._version = switches.version_at_start() or CodeVersion(script)
-            self.tasks += [self._record_script, self._store_script, self._record_executed]
+            self.tasks += [self._record_script, self._store_script, self.record_executed]
         if switches.dependencies is not None:
             self.tasks.append(self._store_requirements)
         where = repository_of(switches.git_ref, script) if switches.git else None
@@ -67,10 +67,6 @@ class Code:
             self.tasks.append(functools.partial(self._record_repository, self._git, where))
         if switches.packages:
             self.tasks.append(self._record_packages)
-
-    def record_changes(self) -> None:
-        """Record modules and cells of a notebook that were executed since the start."""
-        self._record_executed(is_end=True)
 
     def cancel(self) -> None:
         """Stop git if it is running, and do not start it again; may be called from any thread."""
@@ -99,7 +95,7 @@ class Code:
         self._run.note_masked([path])
         return masked.encode("utf-8", "surrogateescape")
 
-    def _record_executed(self, *, is_end: bool = False) -> None:
+    def record_executed(self, *, is_end: bool = False) -> None:
         """Record the executed cells and the version of the code.
 
         A version that was recorded at the start stays until the run pauses or stops.

@@ -141,6 +141,11 @@ class Recording:
         self._line = ""
         self._in_line = False
 
+    @property
+    def may_record(self) -> bool:
+        """Whether more text may be recorded now."""
+        return self._gap is None
+
     def record(self, new: str) -> None:
         """Record output of the source; an empty text records the text that was held back."""
         text = self._held + new
@@ -249,7 +254,7 @@ _SETTLE_S: Final = 0.3
 class RecordingThread:
     """Thread that records the streams of all runs of a process.
 
-    The thread takes new output twice a second. It ends with the last stream.
+    The thread takes new output twice a second, or when there is much. It ends with the last stream.
     """
 
     def __init__(self) -> None:
@@ -354,6 +359,8 @@ class RecordingThread:
     def _wait(self) -> None:
         until = time.monotonic() + _MAX_DELAY_S
         while not self._ending and self.drained and (remaining := until - time.monotonic()) > 0:
+            if any(each.source.full and each.may_record for each in self._streams):
+                return
             OUTPUT_QUEUE.wait(remaining)
 
 

@@ -36,8 +36,10 @@ class Source:
     Attributes:
         lost: Number of bytes lost so far.
         broken: Reason why no more text can be taken, or None.
+        full: Whether so much text is queued that it should be taken early.
     """
 
+    full = False
     lost = 0
     broken: str | None = None
 
@@ -62,7 +64,7 @@ class Source:
 
 
 # Maximum length of the queued text of one stream, in characters.
-_MAX_QUEUED_CHARS: Final = 4 << 20
+_MAX_QUEUED_CHARS: Final = 2 << 20
 # Memory of a string object, counted in addition to its characters.
 _TEXT_OVERHEAD: Final = 64
 # Attributes that a replaced write copies from the original.
@@ -135,8 +137,9 @@ class _WriteWrapper:
     Raises TypeError if the object does not allow it.
 
     Attributes:
-        room: Number of characters that may still be queued; then `handle_overflow` is called.
+        room: Number of characters that may be queued before `handle_overflow` is called.
         receivers: Sources that receive the text; without any, nothing is queued.
+        is_overfull: Whether so much text is queued that it should be taken early.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -163,7 +166,8 @@ class _WriteWrapper:
 
     def reopen(self) -> None:
         """Accept text again, if there are receivers."""
-        self.room = _MAX_QUEUED_CHARS if self.receivers else 0
+        self.is_overfull = False
+        self.room = FRAME_BYTES if self.receivers else 0
 
     def close(self) -> None:
         """Restore the previous ``write``; if other code has replaced ours, it only forwards."""
@@ -175,17 +179,23 @@ class _WriteWrapper:
                 own["write"] = self._before
 
     def handle_overflow(self, text: str) -> None:
-        """Queue the beginning of a text for which there is no `room`, and count the rest."""
+        """Handle a text beyond `room`: request that the queue is taken, or leave the text out."""
         receivers = self.receivers
-        if not (receivers and text):
+        if not receivers:
             return
-        kept = max(0, self.room + len(text))  # the text was already subtracted
-        if kept:
-            OUTPUT_QUEUE.texts.append((receivers, text[:kept]))
-        # Estimated from the beginning, because the text may have any size.
-        begin = text[:_MAX_QUEUED_CHARS]
-        for receiver in receivers:
-            receiver.missing += size_of(begin) * (len(text) - kept) // len(begin)
+        kept = ""
+        if not self.is_overfull:
+            self.is_overfull = True
+            self.room = _MAX_QUEUED_CHARS - FRAME_BYTES
+            kept = text[:_MAX_QUEUED_CHARS]
+            OUTPUT_QUEUE.texts.append((receivers, kept))
+            OUTPUT_QUEUE.wake()
+        if len(kept) < len(text):
+            # Estimated from the beginning, because the text may have any size.
+            begin = text[:_MAX_QUEUED_CHARS]
+            size = size_of(begin) * (len(text) - len(kept)) // len(begin)
+            for receiver in receivers:
+                receiver.missing += size
 
 
 def _wrap_text_write(
@@ -291,6 +301,11 @@ class Tee(Source):
                 wrapper.receivers = tuple(each for each in wrapper.receivers if each is not self)
                 if not wrapper.receivers:
                     wrapper.close()
+
+    @property
+    def full(self) -> bool:  # type: ignore[override]
+        """Whether so much text is queued that it should be taken early."""
+        return self._wrapper is not None and self._wrapper.is_overfull
 
 
 def _wrapper_of(write: Any) -> _WriteWrapper | None:

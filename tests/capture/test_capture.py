@@ -205,7 +205,7 @@ def test_facts_of_a_run_that_goes_on_wait_for_those_that_hang(monkeypatch):
     """The training needs the cores: one thread at a time. It owns the run only when it goes on."""
     may_end, recorded, owns = threading.Event(), [], iter((False, True))
     monkeypatch.setattr(environment, "environment_facts", lambda _: {} if may_end.wait() else None)
-    run = SimpleNamespace(assign_quietly=lambda atoms, **_: recorded.append(atoms))
+    run = SimpleNamespace(assign_quietly=recorded.append)
     switches = Switches(git=False, packages=False, script_file=False)
     facts = Facts(run, "m", switches, lambda: next(owns), quietly())
     for timeout_s in (0.0, 0.2):

@@ -95,9 +95,12 @@ class Facts:
         with fork.delay_forks():
             from seamark.capture.environment import environment_facts
         facts = environment_facts(self._namespace)
+        mask = self._switches.secrets.text
+        masked = {path: mask(one) if isinstance(one, str) else one for path, one in facts.items()}
         here = {"hostname": socket.gethostname(), "pid": os.getpid()}
-        paths = {f"{self._namespace}/{key}": here[key] for key in here}
-        self._run.assign_quietly(paths | facts, hide=True)
+        self._run.assign_quietly({f"{self._namespace}/{key}": here[key] for key in here} | masked)
+        if changed := [path for path, one in facts.items() if masked[path] != one]:
+            self._run.note_masked(changed)
 
     def _find_code(self, script: Script) -> None:
         with fork.delay_forks():

@@ -41,8 +41,8 @@ class Recorder(Protocol):
     def is_idle(self) -> bool:
         """Whether every record is written; False while a record waits for an interrupted call."""
 
-    def assign_quietly(self, atoms: Mapping[str, Any], *, hide: bool = False) -> None:
-        """Assign values by path, with ``hide`` their secrets masked; count failures."""
+    def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
+        """Assign values by path; count failures."""
 
     def append_text(self, path: str, text: str) -> None:
         """Add one point to a string series, with secrets masked; count failures."""

@@ -50,9 +50,9 @@ class Captured:
         """Whether every record is written; False while one waits for a call it interrupted."""
         return (writer := self._recorder.writer) is None or writer.is_idle
 
-    def assign_quietly(self, atoms: Mapping[str, Any], *, hide: bool = False) -> None:
-        """Assign values by path, with ``hide`` their secrets masked; count failures."""
-        self._recorder.values.assign_quietly(atoms, hide=hide)
+    def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
+        """Assign values by path; count failures."""
+        self._recorder.values.assign_quietly(atoms)
 
     def append_text(self, path: str, text: str) -> None:
         """Add one point to a string series, secrets hidden; count failures."""

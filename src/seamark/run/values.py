@@ -172,11 +172,8 @@ class Values:
         placed = self._with_place(writer, hidden, check_writable, "atom")
         return self._contents.append_atoms(writer, placed)
 
-    def assign_quietly(self, values: Mapping[str, Any], *, hide: bool = False) -> None:
-        """Assign captured values, with ``hide`` their secrets masked; count failures.
-
-        Never raises.
-        """
+    def assign_quietly(self, values: Mapping[str, Any]) -> None:
+        """Assign captured values; count failures. Never raises."""
         with self._outlet.guard("capture", "captured facts could not be recorded"):
             if (writer := self._outlet.writer) is None or writer.closed:
                 return
@@ -190,8 +187,7 @@ class Values:
                     what = f"{path!r} could not be captured: {error}"
                     writer.drop("capture", 1, what, once=("capture", path))
             placed = self._with_place(writer, atoms, check_path, "capture")
-            hidden = self._contents.hide_in_atoms(placed) if hide else placed
-            self._contents.append_atoms(writer, hidden)
+            self._contents.append_atoms(writer, placed)
 
     def _with_place(
         self,

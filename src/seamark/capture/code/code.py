@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from seamark.capture.code import Script, is_installed
 from seamark.capture.code.changes import Diff
@@ -35,6 +35,7 @@ from seamark.types import File
 TIMEOUT_S = 12.0
 """Time limit for all git commands together, in seconds."""
 
+_BRANCH: Final = "source_code/git/branch"
 _DIFF: Final = "source_code/diff"
 _FILES: Final = "source_code/files"
 _CODE_VERSION: Final = "source_code/version"
@@ -128,11 +129,19 @@ class Code:
         self._run.keep(_CELLS, File.from_content(self._mask(content, _CELLS, "source.py"), "py"))
 
     def _record_repository(self, git: Git, where: Path) -> None:
-        # The name of a branch may contain a secret.
-        record = functools.partial(self._run.assign_quietly, hide=True)
         with contextlib.suppress(StoppedError, OSError), git:
-            if not record_repository(git, record, self._store_diff):
+            if not record_repository(git, self._record_git, self._store_diff):
                 warn_no_repository(self._switches.git_ref, where)
+
+    def _record_git(self, facts: Mapping[str, Any]) -> None:
+        # The name of a branch may contain a secret.
+        branch = facts.get(_BRANCH)
+        if isinstance(branch, str):
+            hidden = self._switches.secrets.text(branch)
+            if hidden != branch:
+                facts = {**facts, _BRANCH: hidden}
+                self._run.note_masked([_BRANCH])
+        self._run.assign_quietly(facts)
 
     def _record_packages(self) -> None:
         found = {

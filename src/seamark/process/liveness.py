@@ -369,8 +369,18 @@ class Evidence:
 
 
 def _log_lines(path: Path) -> list[str]:
-    # Each read of the kernel's log returns one record. It may be readable only by root.
+    parts: list[bytes] = []
+    size = 0
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-    with quietly(only=OSError), os.fdopen(os.open(path, flags), "rb") as log:
-        return (log.read(_MAX_LOG_BYTES) or b"").decode("utf-8", "replace").splitlines()
-    return []
+    # It may be readable only by root.
+    with quietly(only=OSError), os.fdopen(os.open(path, flags), "rb", buffering=0) as log:
+        while size < _MAX_LOG_BYTES:
+            try:
+                part = log.read(1 << 13)  # each read returns one record of at most this size
+            except BrokenPipeError:  # a record was overwritten; read the following one
+                continue
+            if not part:  # None: end of the log
+                break
+            parts.append(part)
+            size += len(part)
+    return b"".join(parts).decode("utf-8", "replace").splitlines()

@@ -86,8 +86,9 @@ def _create_source(name: str, how: object, run: Recorder) -> Source:
     A Jupyter kernel reads the descriptor itself and writes the output to the stream object, where
     it is captured. A detour through another process would delay it beyond the end of its cell.
     """
-    is_kernel = getattr(getattr(sys, name), "watch_fd_thread", None) is not None
-    if how == "fd" and not is_kernel and run.place is not None:
+    if how != "fd" or run.place is None:
+        return Tee(name)
+    if getattr(getattr(sys, name), "watch_fd_thread", None) is None:
         try:
             from seamark.capture.output.descriptor import DescriptorSource
 

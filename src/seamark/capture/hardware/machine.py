@@ -70,7 +70,9 @@ def limits(root: Path = Path("/")) -> tuple[CpuLimit | None, MemoryLimit | None]
     path in ``/proc`` is that of the host, and the mounted folder is the group itself.
     """
     top = root / "sys/fs/cgroup"
-    paths = group_paths(read_text(root / "proc/self/cgroup")) or [""]
+    paths = group_paths(read_text(root / "proc/self/cgroup"))
+    if not paths or not (top / paths[0]).is_dir():
+        paths = [""]
     cpu, memory = [], []
     for each in map(top.joinpath, paths):
         if found := re.fullmatch(

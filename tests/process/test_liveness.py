@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -123,6 +124,26 @@ def test_kernel_log_is_not_believed_about_a_reused_pid_or_another_namespace(
     # The log has the pids of the host: the same number is another process in a container.
     monkeypatch.setattr("seamark.process.liveness.pid_namespace", lambda: FIRST - 5)
     assert crash(pid_namespace=FIRST - 5).reason == "process gone"
+
+
+def test_rest_of_the_kernel_log_counts_if_a_record_is_overwritten(
+    tmp_path, header, crash, monkeypatch
+):
+    class Overwritten(io.FileIO):
+        reads = 0
+
+        def read(self, size=-1):
+            self.reads += 1
+            if self.reads == 1:
+                raise BrokenPipeError
+            return super().read(size)
+
+    def open_log(fd, mode, **_):
+        return Overwritten(fd, mode)
+
+    kernel_log(tmp_path, (9, KILLED.format(pid=header["pid"])))
+    monkeypatch.setattr("seamark.process.liveness.os.fdopen", open_log)
+    assert crash().reason == "out of memory"
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -104,12 +104,10 @@ def test_rank_is_never_remembered(monkeypatch):
     assert current_rank().rank == 1
 
 
-@pytest.mark.parametrize(
-    "module", ["lightning_utilities.core.rank_zero", "pytorch_lightning.utilities.rank_zero"]
-)
-def test_rank_of_rank_zero_only_counts_unless_it_is_zero(monkeypatch, module):
+def test_rank_of_rank_zero_only_counts_unless_it_is_zero(monkeypatch):
     """Zero is also what it says before it was told; under Horovod it says so in every process."""
     function = types.SimpleNamespace(rank=0)
+    module = "lightning_utilities.core.rank_zero"
     put_module(monkeypatch, module, rank_zero_only=function)
     assert current_rank({"HOROVOD_RANK": "1"}).rank == 1
     assert current_rank({"LOCAL_RANK": "1"}).rank == 1

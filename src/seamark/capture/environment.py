@@ -87,7 +87,7 @@ def environment_facts(
     """Return environment facts by path below ``<namespace>/environment``. Never raises."""
     env = os.environ if environment is None else environment
     facts: dict[str, Any] = {}
-    machine = (_system(root), _python(), _container(env, root), _cluster(env), _torch())
+    machine = (_system(root), _container(env, root), _cluster(env), _torch())
     for part in (*machine, _kubernetes(env, root), _service(env)):
         with quietly():
             facts.update(part)
@@ -106,6 +106,7 @@ def _system(root: Path) -> Iterator[tuple[str, str]]:
     yield "os", release or f"{platform.system()} {platform.mac_ver()[0]}".strip()
     yield "kernel", platform.release()
     yield "machine", platform.machine()
+    yield "python", f"{platform.python_implementation()} {platform.python_version()}"
 
 
 def _os_release(root: Path) -> str:
@@ -114,10 +115,6 @@ def _os_release(root: Path) -> str:
         r"^PRETTY_NAME=([\"']?)(.*?)\1$", read_text(root / "etc/os-release"), re.MULTILINE
     )
     return found[2] if found else ""
-
-
-def _python() -> Iterator[tuple[str, str]]:
-    yield "python", f"{platform.python_implementation()} {platform.python_version()}"
 
 
 # --------------------------------------------------------------------- containers

@@ -89,7 +89,7 @@ class Facts:
                     task()
             if self._code is not None:
                 with self._guard:
-                    self._code.record_changes()
+                    self._code.record_executed(is_end=True)
 
     def _record_environment(self) -> None:
         with fork.delay_forks():

@@ -191,7 +191,7 @@ class StartVersion:
             found = call_within(
                 lambda: CodeVersion.at_start(script), "seamark-version", _PATIENCE_S
             )
-            return cls(found.first, found)
+            return cls(found.recorded, found)
         return cls("")
 
 

@@ -55,7 +55,8 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
 
     Pid and start time must both match on the same boot of the same host, because pids are reused.
     The result is None if unknown: in another container, whose pids are different, or if ``/proc``
-    hides the processes of other users.
+    hides the processes of other users. The process is first asked for by a signal, which is fast
+    for thousands of ended processes.
     """
     boot, start, pid = header.get("boot"), header.get("start"), header.get("pid")
     if boot is None or start is None or not isinstance(pid, int) or boot != boot_id():
@@ -65,14 +66,6 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
     namespace = header.get("pid_namespace")
     if namespace is not None and namespace != pid_namespace():
         return None
-    return _is_alive(pid, start)
-
-
-def _is_alive(pid: int, start: Any) -> bool | None:
-    """Return whether a process of this pid namespace is running; None if ``/proc`` hides it.
-
-    It is first asked for by a signal, which is fast for thousands of ended processes.
-    """
     if not _exists(pid):
         return False
     found = process_start(pid)
@@ -94,8 +87,14 @@ def _exists(pid: int) -> bool:
 
 def pid_namespace() -> int | None:
     """Return the inode of this process's pid namespace, or None (not on Linux)."""
+    return _namespace_of(os.getpid())
+
+
+@functools.lru_cache(maxsize=1)
+def _namespace_of(_own_pid: int) -> int | None:
+    # A process never changes its namespace, but a forked child may have another one.
     try:
-        return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - hot for many runs
+        return Path("/proc/self/ns/pid").stat().st_ino
     except OSError as error:
         let_pass(error)
         return None
@@ -141,6 +140,7 @@ CRASH_REASONS: Final = (
 _GROUPS_FOLDER: Final = "sys/fs/cgroup"
 _COUNTER_FILES: Final = ("memory.events", "memory.oom_control")
 """Files with the counter ``oom_kill <count>`` in versions 2 and 1 of control groups."""
+_KILLS: Final = re.compile(rb"^oom_kill ([0-9]{1,18})$", re.MULTILINE)
 _GROUP_V1: Final = re.compile(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.+)$", re.MULTILINE)
 _GROUP_V2: Final = re.compile(r"^0:[^:\n]*:(.+)$", re.MULTILINE)
 """Control group of a process in version 2, in which all controllers share one tree."""
@@ -160,6 +160,7 @@ _MAX_SILENCE_S: Final = 600.0
 _KILLED: Final = re.compile(r"^(?:[\w ]{1,40}: )?Killed process (\d+)[ ,]")
 _OOM_KILL: Final = re.compile(r"^oom-kill:.*,pid=(\d+),uid=\d+$")
 _FAULT: Final = re.compile(r"^.{1,32}\[(\d+)\]: segfault at ")
+_BOOT_TIME: Final = re.compile(rb"^btime (\d+)$", re.MULTILINE)
 _RECORD: Final = re.compile(r"^(\d+),\d+,(\d+),[^;]*;(.*)$")
 _KERNEL_FACILITY: Final = 0
 """Log facility of the kernel."""
@@ -191,13 +192,17 @@ def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
     """
     with quietly(only=OSError):
         text = (root / "proc/self/cgroup").read_text("utf-8", "replace")
-        counted = [(path, _kill_count(root / _GROUPS_FOLDER / path)) for path in _group_paths(text)]
+        counted = [(path, _kill_count(root / _GROUPS_FOLDER / path)) for path in group_paths(text)]
         return [[path, *count] for path, count in counted if count is not None][:_MAX_GROUPS]
     return []
 
 
-def _group_paths(text: str) -> list[str]:
-    # Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``; the process's group is first.
+def group_paths(text: str) -> list[str]:
+    """Return the control group in ``/proc/self/cgroup`` and its parents, below the mount point.
+
+    The group that limits memory is meant: that of version 1, if there is one. Empty if it is
+    outside of this namespace. Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``.
+    """
     old = _GROUP_V1.search(text)
     found = old or _GROUP_V2.search(text)
     parts = [] if found is None else list(filter(None, found[1].split("/")))
@@ -210,15 +215,10 @@ def _group_paths(text: str) -> list[str]:
 def _kill_count(folder: Path) -> tuple[int, int] | None:
     for file in filter(Path.exists, map(folder.joinpath, _COUNTER_FILES)):
         try:
-            lines = file.read_bytes().decode("ascii", "replace").splitlines()
-            inode = folder.stat().st_ino
+            if found := _KILLS.search(file.read_bytes()):
+                return folder.stat().st_ino, int(found[1])
         except OSError as error:
             let_pass(error)
-            continue
-        for line in lines:
-            key, _, count = line.partition(" ")
-            if key == "oom_kill" and count.isdecimal():
-                return inode, int(count)
     return None
 
 
@@ -246,14 +246,6 @@ class Evidence:
         self._root = root
         self._now_s = (time.time_ns() if now_ns is None else now_ns) / 1e9
         self._counts: dict[str, tuple[int, int] | None] = {}
-
-    @functools.cached_property
-    def _host(self) -> str:
-        return host_name()
-
-    @functools.cached_property
-    def _namespace(self) -> int | None:
-        return pid_namespace()
 
     def alive(self, header: Mapping[str, Any]) -> bool | None:
         """Return whether a process is still running; None if unknown on this host."""
@@ -284,39 +276,29 @@ class Evidence:
             how = header.get("ended_how")
             return (how if how in CRASH_REASONS else LOST), ""
         boot, boot_now = header.get("boot"), boot_id()
-        if header.get("host") != self._host or boot is None or boot_now is None:
+        if header.get("host") != host_name() or boot is None or boot_now is None:
             return LOST, ""
         if boot != boot_now:
             return (REBOOTED, "") if self._has_restarted_since(last_t) else (LOST, "")
-        alive = self._is_alive(header)
+        alive = process_alive(header)
         if alive is not False:
             return LOST, "its process is still alive" if alive else ""
         if (ended := self._reason_in_log(header, last_t)) is not None:
             return ended, ""
         return self._reason_in_groups(header.get("cgroup"))
 
-    def _is_alive(self, header: Mapping[str, Any]) -> bool | None:
-        """Return the result of `process_alive` for a header of this boot and host."""
-        pid, start = header.get("pid"), header.get("start")
-        is_here = header.get("pid_namespace") in (None, self._namespace)
-        if not is_here or start is None or not isinstance(pid, int):
-            return None
-        return _is_alive(pid, start)
-
     def _has_restarted_since(self, last_t: int) -> bool:
         booted_s = self._boot_time_s
-        if booted_s is None or self._host in _GENERIC_HOST_NAMES:
+        if booted_s is None or host_name() in _GENERIC_HOST_NAMES:
             return False
         return last_t / 1e9 < booted_s + _TOLERANCE_S
 
     @functools.cached_property
     def _boot_time_s(self) -> int | None:
         """Boot time of this host, in seconds since the Unix epoch. Source: proc(5), ``btime``."""
-        with quietly(only=OSError), (self._root / "proc/stat").open("rb") as file:
-            for line in file:
-                name, _, value = line.partition(b" ")
-                if name == b"btime" and value.strip().isdigit():
-                    return int(value)
+        with quietly(only=OSError):
+            found = _BOOT_TIME.search((self._root / "proc/stat").read_bytes())
+            return int(found[1]) if found else None
         return None
 
     # ---------------------------------------------------------------- the kernel's log
@@ -324,7 +306,7 @@ class Evidence:
     def _reason_in_log(self, header: Mapping[str, Any], last_t: int) -> str | None:
         pid, start = header.get("pid"), header.get("start")
         # The log contains pids of the initial namespace, not those of a container.
-        if not header.get("pid_namespace") == self._namespace == _INITIAL_NAMESPACE:
+        if not header.get("pid_namespace") == pid_namespace() == _INITIAL_NAMESPACE:
             return None
         if not isinstance(pid, int) or not isinstance(start, int):
             return None

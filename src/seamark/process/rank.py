@@ -60,12 +60,8 @@ _MPI: Final = (
     ("mpich", "PMI_RANK", "PMI_SIZE"),
     ("jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
 )
-_RANK_ZERO_MODULES: Final = (
-    "lightning_utilities.core.rank_zero",
-    "lightning_fabric.utilities.rank_zero",
-    "lightning_lite.utilities.rank_zero",
-    "pytorch_lightning.utilities.rank_zero",
-)
+_RANK_ZERO_MODULE: Final = "lightning_utilities.core.rank_zero"
+"""Module with the ``rank_zero_only`` of Lightning 1.9 and later."""
 _CONSTANT_VARIABLES: Final = frozenset(
     {"RANK", "HOROVOD_RANK", "SLURM_PROCID", *(rank for _, rank, _ in _MPI)}
 )
@@ -81,7 +77,7 @@ _LOCAL_RANKS: Final = (
 )
 _INTERACTIVE: Final = frozenset({"bash", "interactive"})
 _VARIABLES: Final = _CONSTANT_VARIABLES | {"NODE_RANK", "LOCAL_RANK"}
-_LIBRARIES: Final = frozenset({"torch.distributed", "horovod.torch", *_RANK_ZERO_MODULES})
+_LIBRARIES: Final = frozenset({"torch.distributed", "horovod.torch", _RANK_ZERO_MODULE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +150,11 @@ def _horovod_rank() -> tuple[int, int] | None:
 
 def _lightning_worker_rank(env: Mapping[str, str]) -> Rank | None:
     """Return Lightning's rank if it is above 0; it is 0 until Lightning determines it."""
-    for name in _RANK_ZERO_MODULES:
-        function = getattr(sys.modules.get(name), "rank_zero_only", None)
-        rank = getattr(function, "rank", None)
-        if isinstance(rank, int) and rank > 0:
-            return Rank(rank, number(env, "WORLD_SIZE"), "lightning", "rank_zero_only.rank")
-    return None
+    function = getattr(sys.modules.get(_RANK_ZERO_MODULE), "rank_zero_only", None)
+    rank = getattr(function, "rank", None)
+    if not isinstance(rank, int) or rank <= 0:
+        return None
+    return Rank(rank, number(env, "WORLD_SIZE"), "lightning", "rank_zero_only.rank")
 
 
 def connected() -> bool:

@@ -15,6 +15,10 @@ from seamark.capture.hardware.machine import Machine, limits
 
 POD = next(name for name in KUBERNETES_V2 if name.endswith("pod7c1.slice/memory.max"))
 DOCKER = ((1.5, 61.5), (2 * GIB, GIB + 50_000_000))
+OTHER = {
+    "proc/self/cgroup": "0::/system.slice/docker-4f1e.scope\n",
+    "sys/fs/cgroup/system.slice/memory.max": f"{GIB}\n",
+}
 UNUSED = [name for name in DOCKER_V2 if name.endswith(("memory.current", "cpu.stat"))]
 
 
@@ -24,12 +28,22 @@ UNUSED = [name for name in DOCKER_V2 if name.endswith(("memory.current", "cpu.st
         (DOCKER_V2, DOCKER),
         ({**DOCKER_V2, "proc/self/cgroup": "0::/docker/4f1e\n"}, DOCKER),
         ({**DOCKER_V2, "proc/self/cgroup": "0::/../../x\n"}, DOCKER),
+        ({**DOCKER_V2, **OTHER}, DOCKER),
         (KUBERNETES_V2, ((4.0, 8.0), (8 * GIB, 5 * GIB))),
         ({**KUBERNETES_V2, POD: f"{100 * GIB}\n"}, ((4.0, 8.0), (60 * GIB, 40 * GIB))),
         ({**DOCKER_V2, **dict.fromkeys(UNUSED, "")}, ((1.5, None), (2 * GIB, None))),
         ({}, (None, None)),
     ],
-    ids=["docker", "path of the host", "a path upwards", "pod", "outer", "use unknown", "none"],
+    ids=[
+        "docker",
+        "path of the host",
+        "a path upwards",
+        "a path of the same name",
+        "pod",
+        "outer",
+        "use unknown",
+        "none",
+    ],
 )
 def test_tightest_limit_and_use_of_its_group_count(tree, told, tmp_path):
     """From the group of the process up to what is mounted; without files the kernel gives back."""

@@ -11,6 +11,7 @@ import io
 import os
 import sys
 import threading
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -163,6 +164,20 @@ def test_output_is_recorded_soon_though_nothing_follows(stdout, monkeypatch):
 
 
 @printing
+def test_much_text_is_recorded_at_once(stdout, monkeypatch):
+    """A burst of short lines would not find room for half a second."""
+    monkeypatch.setattr("seamark.capture.output.recording._MAX_DELAY_S", 30.0)
+    run = init_run(**ON)
+    began = time.monotonic()
+    for _ in range(2_000):
+        print("line")
+    while not stdout_of(run) and time.monotonic() < began + 15:
+        time.sleep(0.01)
+    assert stdout_of(run)
+    run.stop()
+
+
+@printing
 def test_nested_runs_each_record_from_start_to_stop(stdout):
     first = init_run(**ON)
     print("one")
@@ -243,6 +258,13 @@ class Forwarding:
         return self.wrapped.write(text)
 
 
+class Closed(Logger):
+    """A stream of a library whose connection has ended."""
+
+    def __getattr__(self, name):
+        raise ConnectionError(name)
+
+
 class Slots:
     """An object that takes no attributes."""
 
@@ -260,7 +282,10 @@ class Slots:
 
 @pytest.mark.parametrize(
     ("wrap", "recorded"),
-    [(Logger, "text\n"), (Forwarding, "text\n"), (Slots, None), (lambda _: None, None)],
+    [
+        *((kind, "text\n") for kind in (Logger, Forwarding, Closed)),
+        *((kind, None) for kind in (Slots, lambda _: None)),
+    ],
 )
 @printing
 def test_stand_in_for_stdout_works_as_ever_and_is_recorded_where_it_can(

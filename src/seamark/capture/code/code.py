@@ -54,15 +54,12 @@ class Code:
     def __init__(self, run: Recorder, switches: Switches, script: Script) -> None:
         self._run, self._switches, self._script = run, switches, script
         self._version: CodeVersion | None = None
-        self._recorded_version = ""
         self._recorded_cells = b""
         self._git: Git | None = None
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
-            at_start = switches.version_at_start()
-            self._version = at_start or CodeVersion(script)
-            self._recorded_version = at_start.first if at_start else ""
-            self.tasks += [self._record_script, self._store_script, self._record_executed]
+            self._version = switches.version_at_start() or CodeVersion(script)
+            self.tasks += [self._record_script, self._store_script, self.record_executed]
         if switches.dependencies is not None:
             self.tasks.append(self._store_requirements)
         where = repository_of(switches.git_ref, script) if switches.git else None
@@ -71,10 +68,6 @@ class Code:
             self.tasks.append(functools.partial(self._record_repository, self._git, where))
         if switches.packages:
             self.tasks.append(self._record_packages)
-
-    def record_changes(self) -> None:
-        """Record modules and cells of a notebook that were executed since the start."""
-        self._record_executed(is_end=True)
 
     def cancel(self) -> None:
         """Stop git if it is running, and do not start it again; may be called from any thread."""
@@ -103,7 +96,7 @@ class Code:
         self._run.note_masked([path])
         return masked.encode("utf-8", "surrogateescape")
 
-    def _record_executed(self, *, is_end: bool = False) -> None:
+    def record_executed(self, *, is_end: bool = False) -> None:
         """Record the executed cells and the version of the code.
 
         A version that was recorded at the start stays until the run pauses or stops.
@@ -113,14 +106,14 @@ class Code:
         cells = cells_of_session()
         if cells:
             self._store_cells(cells)
-        if not self._switches.version or (self._recorded_version and not is_end):
+        if not self._switches.version or (self._version.recorded and not is_end):
             return
         version = self._version.now(cells)
         if most := self._version.too_much:
             why = f"more than {most} of imported files belong to no package"
             self._run.assign_quietly({_CODE_VERSION: None, f"{_CODE_VERSION}_unknown": why})
-        elif version not in ("", self._recorded_version):
-            self._recorded_version = version
+        elif version not in ("", self._version.recorded):
+            self._version.recorded = version
             self._run.assign_quietly({_CODE_VERSION: version})
 
     def _store_cells(self, cells: Mapping[int, str]) -> None:

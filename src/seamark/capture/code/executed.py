@@ -29,7 +29,7 @@ class CodeVersion:
     """Version of the executed code, which changes as more code is executed.
 
     Attributes:
-        first: Version at the start of the run; empty if unknown.
+        recorded: Version that was recorded last; empty if none was.
         too_much: Limits that the code exceeds; there is no version in this case.
     """
 
@@ -37,14 +37,14 @@ class CodeVersion:
         self.script, self._roots = script, _find_roots(script)
         self._seen: dict[str, tuple[str, str]] = {}
         self._bytes = 0
-        self.first = ""
+        self.recorded = ""
         self.too_much = ""
 
     @classmethod
     def at_start(cls, script: Script) -> CodeVersion:
         """Return the version of the code executed so far; call it on a thread: disks may hang."""
         found = cls(script)
-        found.first = found.now(cells_of_session())
+        found.recorded = found.now(cells_of_session())
         return found
 
     def now(self, cells: Mapping[int, str]) -> str:

@@ -33,6 +33,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType, FrameType, TracebackType
 from typing import Any, ClassVar, Final
 
@@ -49,13 +50,28 @@ _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any
 
 
 _exception_observers: Final = Observers()
-_reported_error = 0
-_is_interrupted = False
-# Outermost code of the main thread, while exceptions are observed.
-_script: CodeType | None = None
-# Code of a ``multiprocessing`` worker, and the exception that left it.
-_worker_code: CodeType | None = None
-_worker_error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _State:
+    """State of the process.
+
+    Attributes:
+        reported_error: Id of the last exception of which the observers were notified.
+        is_interrupted: Whether an uncaught interrupt ends the process.
+        script: Outermost code of the main thread, while exceptions are observed.
+        worker_code: Code of a ``multiprocessing`` worker.
+        worker_error: Exception that left this code.
+    """
+
+    reported_error: int = 0
+    is_interrupted: bool = False
+    script: CodeType | None = None
+    worker_code: CodeType | None = None
+    worker_error: BaseException | None = None
+
+
+_state: Final = _State()
 
 
 # --------------------------------------------------------------------- registration
@@ -90,12 +106,11 @@ def unwatch(observer: Observer) -> None:
 
 
 def _register() -> None:
-    global _reported_error  # noqa: PLW0603 - one registration for the process
     # The newest registration runs first at exit, before the runs are stopped as completed.
     atexit.unregister(_report_unseen_error)
     atexit.register(_report_unseen_error)
     if not _exception_observers:
-        _reported_error = id(_last_error())
+        _state.reported_error = id(_last_error())
 
 
 def _after_fork() -> None:
@@ -104,11 +119,10 @@ def _after_fork() -> None:
     The runs belong to the parent. A child that is blocked in C code is terminated by SIGTERM at
     once only if there is no Python handler.
     """
-    global _worker_code, _worker_error, _is_interrupted  # noqa: PLW0603
     _exception_observers.clear()
     _ExceptHook.passing.clear()
-    _worker_code = _worker_error = None
-    _is_interrupted = False
+    _state.worker_code = _state.worker_error = None
+    _state.is_interrupted = False
     _uninstall_hook()
     _forget_script()
     sigterm.remove_all()
@@ -135,7 +149,6 @@ class _ExceptHook:
     def __call__(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        global _is_interrupted  # noqa: PLW0603 - one process is interrupted
         if id(error) in self.passing:
             self.before(kind, error, trace)
             return
@@ -143,7 +156,7 @@ class _ExceptHook:
         try:
             _notify_exception(error)
             if isinstance(error, KeyboardInterrupt) and _script_has_ended():
-                _is_interrupted = True
+                _state.is_interrupted = True
             self.before(kind, error, trace)
         finally:
             self.passing.discard(id(error))
@@ -151,11 +164,10 @@ class _ExceptHook:
 
 def _notify_exception(error: BaseException | None) -> None:
     """Notify the observers. Never raises, so that the original exception is reported."""
-    global _reported_error  # noqa: PLW0603
     try:
         if error is None or not _may_end():
             return
-        _reported_error = id(error)
+        _state.reported_error = id(error)
         for observer in observers_alive(_exception_observers):
             observer.on_exception(error)
     except BaseException:
@@ -165,7 +177,7 @@ def _notify_exception(error: BaseException | None) -> None:
 def _script_has_ended() -> bool:
     """Return whether the interpreter called the hook, not the script, which would continue."""
     frame = sys._getframe()  # noqa: SLF001 - documented
-    return _may_end() and _outermost_code(frame) is not _script
+    return _may_end() and _outermost_code(frame) is not _state.script
 
 
 def _outermost_code(frame: FrameType) -> CodeType:
@@ -207,7 +219,7 @@ def _report_unseen_error() -> None:
             observer.on_exception(interrupt)
         return
     error = _last_error()
-    if id(error) != _reported_error and not isinstance(sys.excepthook, _ExceptHook):
+    if id(error) != _state.reported_error and not isinstance(sys.excepthook, _ExceptHook):
         _notify_exception(error)
 
 
@@ -231,7 +243,7 @@ def _keep_interrupt() -> None:
     thread clears it, such as that of ``namedtuple`` in a module that one of our threads imports. An
     ``exec`` that is interrupted sets it.
     """
-    if _is_interrupted:
+    if _state.is_interrupted:
         with contextlib.suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")  # noqa: S102
 
@@ -243,16 +255,14 @@ atexit.register(_keep_interrupt)  # called after the functions that are register
 
 
 def _watch_script() -> None:
-    global _script  # noqa: PLW0603
-    if _script is None and threading.current_thread() is threading.main_thread():
-        _script = _outermost_code(sys._getframe())  # noqa: SLF001 - documented
+    if _state.script is None and threading.current_thread() is threading.main_thread():
+        _state.script = _outermost_code(sys._getframe())  # noqa: SLF001 - documented
         _watch_exits()
 
 
 def _forget_script() -> None:
-    global _script  # noqa: PLW0603
-    _script = None
-    if _worker_code is None:
+    _state.script = None
+    if _state.worker_code is None:
         _forget_exits()
 
 
@@ -289,11 +299,10 @@ def _forget_exits() -> None:
 
 
 def _note_exit(code: CodeType, _offset: int, error: BaseException) -> None:
-    global _worker_error  # noqa: PLW0603
     # Not by a mapping: code objects are compared by content, and slow to hash.
-    if code is _worker_code:
-        _worker_error = error
-    elif code is _script and isinstance(error, SystemExit):
+    if code is _state.worker_code:
+        _state.worker_error = error
+    elif code is _state.script and isinstance(error, SystemExit):
         _notify_exception(error)
 
 
@@ -313,17 +322,16 @@ def at_worker_end(end: Callable[[BaseException | None], None]) -> None:
     exit handlers (https://github.com/python/cpython/issues/83856), when the exception is no longer
     available. It is therefore noted when it leaves the worker's own code.
     """
-    global _worker_code  # noqa: PLW0603
     util: Any = sys.modules.get("multiprocessing.util")
     process: Any = sys.modules.get("multiprocessing.process")
     if util is None or process is None or process.parent_process() is None:
         return
 
     def finish() -> None:
-        end(cause_of(_worker_error or sys.exc_info()[1]))
+        end(cause_of(_state.worker_error or sys.exc_info()[1]))
 
     if sys.version_info >= (3, 13):
-        _worker_code = getattr(type(process.current_process()).run, "__code__", None)
+        _state.worker_code = getattr(type(process.current_process()).run, "__code__", None)
         _watch_exits()
         atexit.register(finish)
     else:

@@ -7,6 +7,7 @@ groups limit the process too: the lowest limit counts, with the usage of its gro
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import logging
 import os
@@ -26,6 +27,7 @@ import pynvml
 from seamark.capture.environment import read_text
 from seamark.capture.hardware.gpus import GIB, MIB, AmdGpus, Gpus, NvidiaGpus
 from seamark.process import fork
+from seamark.process.liveness import group_paths
 
 _CPU_NAME: Final = re.compile(r"^(?:model name|Model|cpu model)[ \t]*:(.*\S.*)$", re.MULTILINE)
 # Maximum time to wait for a driver that another run uses, in seconds; opening it may take several.
@@ -68,12 +70,11 @@ def limits(root: Path = Path("/")) -> tuple[CpuLimit | None, MemoryLimit | None]
     path in ``/proc`` is that of the host, and the mounted folder is the group itself.
     """
     top = root / "sys/fs/cgroup"
-    named = re.search(r"^0::/(.*)$", read_text(root / "proc/self/cgroup"), re.MULTILINE)
-    group = top / named[1] if named else top
-    if ".." in group.parts or not group.is_dir():
-        group = top
+    paths = group_paths(read_text(root / "proc/self/cgroup"))
+    if not paths or not (top / paths[0]).is_dir():
+        paths = [""]
     cpu, memory = [], []
-    for each in (group, *(above for above in group.parents if above.is_relative_to(top))):
+    for each in map(top.joinpath, paths):
         if found := re.fullmatch(
             r"([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", read_text(each / "cpu.max").strip()
         ):
@@ -124,11 +125,9 @@ class Machine:
         self._clock = clock
         self._gpus: Gpus | None = None
         self._driver_timeout_s = _DRIVER_TIMEOUT_S
-        self._cpu_limit: CpuLimit | None = None
         self._memory_limit: MemoryLimit | None = None
-        self._allowed: frozenset[int] | None = None
         cpu, memory = limits(root)
-        self._cores = self._find_cores(cpu)
+        self._cores, self._busy_s = _usable_cores(cpu)
         if memory is not None and memory.size < psutil.virtual_memory().total:
             self._memory_limit = memory
 
@@ -159,18 +158,6 @@ class Machine:
             gpus.close()
 
     # ---------------------------------------------------------------- opening
-
-    def _find_cores(self, limit: CpuLimit | None) -> float:
-        """Return the number of CPUs that this process may use, and note what limits it."""
-        every = psutil.cpu_count() or 1
-        cores = float(every)
-        affinity = getattr(os, "sched_getaffinity", None)
-        allowed = frozenset(affinity(0)) if affinity is not None else frozenset[int]()
-        if 0 < len(allowed) < every:
-            self._allowed, cores = allowed, float(len(allowed))
-        if limit is not None and limit.cores < cores and limit.used_s() is not None:
-            self._cpu_limit, cores = limit, limit.cores
-        return cores
 
     @contextlib.contextmanager
     def _locked_gpus(self) -> Iterator[Gpus]:
@@ -208,14 +195,7 @@ class Machine:
 
     def _cpu(self, found: Reading) -> None:
         """Add the busy time of the usable cores, in percent times seconds."""
-        if self._cpu_limit is not None:
-            busy = self._cpu_limit.used_s()
-        elif self._allowed is not None:
-            each = psutil.cpu_times(percpu=True)
-            busy = sum(_busy_seconds(times) for at, times in enumerate(each) if at in self._allowed)
-        else:
-            busy = _busy_seconds(psutil.cpu_times())
-        if busy is not None:
+        if (busy := self._busy_s()) is not None:
             found.counted["cpu"] = 100 * busy / self._cores
 
     def _memory(self, found: Reading) -> None:
@@ -270,6 +250,23 @@ def _open_gpus() -> Gpus:
         return nvidia
     nvidia.close()
     return amd
+
+
+def _usable_cores(limit: CpuLimit | None) -> tuple[float, Callable[[], float | None]]:
+    """Return the number of CPUs that this process may use, and a function for their busy time."""
+    count = psutil.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)
+    allowed = frozenset[int](affinity(0) if affinity is not None else ())
+    if not 0 < len(allowed) < count:
+        allowed = frozenset(range(count))
+    if limit is not None and limit.cores < len(allowed) and limit.used_s() is not None:
+        return limit.cores, limit.used_s
+    return float(len(allowed)), functools.partial(_busy_time, allowed)
+
+
+def _busy_time(cores: frozenset[int]) -> float:
+    each = psutil.cpu_times(percpu=True)
+    return sum(_busy_seconds(times) for at, times in enumerate(each) if at in cores)
 
 
 def _busy_seconds(times: Any) -> float:

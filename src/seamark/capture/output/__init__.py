@@ -34,14 +34,11 @@ class Output:
         limit: Limit,
         secrets: Secrets,
     ) -> None:
+        sources = {name: _create_source(name, how, run) for name, how in switches.items() if how}
         self._streams = {
-            name: Recording(run, f"{namespace}/{name}", Tee(name), limit=limit, secrets=secrets)
-            for name, how in switches.items()
-            if how
+            name: Recording(run, f"{namespace}/{name}", source, limit=limit, secrets=secrets)
+            for name, source in sources.items()
         }
-        for name, stream in self._streams.items():
-            if switches[name] == "fd" and (source := _descriptor_source(name, run)) is not None:
-                stream.source = source
         self._running: list[Recording] = []
 
     def start(self) -> None:
@@ -53,15 +50,10 @@ class Output:
         if sys.stderr is sys.stdout and stderr is not None and isinstance(stderr.source, Tee):
             del streams["stderr"]  # the same object: all output would be recorded twice
         running = list(streams.values())
+        RECORDING_THREAD.add(running)
+        self._running = running
         for name, stream in streams.items():
             _start_source(name, stream)
-        try:
-            RECORDING_THREAD.add(running)
-        except BaseException:
-            for stream in running:
-                stream.source.stop()
-            raise
-        self._running = running
         _change_cell_hook("register", self._renew_tees)
 
     def stop(self, timeout_s: float) -> None:
@@ -88,20 +80,22 @@ class Output:
                 stream.source.renew()
 
 
-def _descriptor_source(name: str, run: Recorder) -> Source | None:
-    """Return the source for a descriptor; None if the system or the stream does not support it.
+def _create_source(name: str, how: object, run: Recorder) -> Source:
+    """Return the source of a stream, for its descriptor if that is wanted and supported.
 
     A Jupyter kernel reads the descriptor itself and writes the output to the stream object, where
     it is captured. A detour through another process would delay it beyond the end of its cell.
     """
-    if getattr(getattr(sys, name), "watch_fd_thread", None) is not None:
-        return None
-    try:
-        from seamark.capture.output.descriptor import DescriptorSource
-    except ImportError as error:
-        log.warning("seamark: %s; only Python's own output to %s is recorded", error, name)
-        return None
-    return None if run.place is None else DescriptorSource(_DESCRIPTORS[name], run.place)
+    if how != "fd" or run.place is None:
+        return Tee(name)
+    if getattr(getattr(sys, name), "watch_fd_thread", None) is None:
+        try:
+            from seamark.capture.output.descriptor import DescriptorSource
+
+            return DescriptorSource(_DESCRIPTORS[name], run.place)
+        except ImportError as error:
+            log.warning("seamark: %s; only Python's own output to %s is recorded", error, name)
+    return Tee(name)
 
 
 def _start_source(name: str, stream: Recording) -> None:

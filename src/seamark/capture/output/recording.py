@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import logging
 import re
+import sys
 import threading
 import time
 from collections import deque
@@ -71,18 +72,19 @@ class Allowance:
     """Remaining number of bytes that may be recorded from one stream."""
 
     def __init__(self, limit: Limit) -> None:
-        limits = {_TOTAL: limit.total, _PER_MINUTE: limit.per_minute}
-        self._limits = {kind: most for kind, most in limits.items() if most is not None}
+        self._limits = {
+            _TOTAL: limit.total or sys.maxsize,
+            _PER_MINUTE: limit.per_minute or sys.maxsize,
+        }
         self._remaining = dict(self._limits)
         self._until = float("-inf")
 
-    def remaining(self, now: float) -> int | None:
-        """Return the bytes that may be recorded at ``now`` (seconds); None is no limit."""
+    def remaining(self, now: float) -> int:
+        """Return the bytes that may be recorded at ``now`` (seconds)."""
         if now >= self._until:
             self._until = now + _MINUTE_S
-            if _PER_MINUTE in self._remaining:
-                self._remaining[_PER_MINUTE] = self._limits[_PER_MINUTE]
-        return min(self._remaining.values(), default=None)
+            self._remaining[_PER_MINUTE] = self._limits[_PER_MINUTE]
+        return min(self._remaining.values())
 
     def spend(self, count: int) -> None:
         """Subtract recorded bytes."""
@@ -178,8 +180,8 @@ class Recording:
                 self._count_omitted(size_of(text), _TOO_FAST)
                 break
             remaining = self._allowance.remaining(now)
-            taken = cut(text, FRAME_BYTES if remaining is None else min(remaining, FRAME_BYTES))
-            is_last = remaining is not None and remaining < FRAME_BYTES and taken < len(text)
+            taken = cut(text, min(remaining, FRAME_BYTES))
+            is_last = remaining < FRAME_BYTES and taken < len(text)
             if not taken or (is_last and text[taken - 1] != "\n"):  # prefer whole lines
                 self._count_omitted(size_of(text), f"more than {self._allowance.end()}")
                 break
@@ -268,7 +270,7 @@ class RecordingThread:
         self._requested = self._completed = 0
 
     def add(self, streams: Iterable[Recording]) -> None:
-        """Record streams with started sources; raise RuntimeError if the thread cannot start."""
+        """Record streams; raise RuntimeError if the thread cannot start."""
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(

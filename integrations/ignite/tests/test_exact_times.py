@@ -72,7 +72,7 @@ def test_an_interrupted_run_has_the_times_of_one_that_was_not(profiler, event, h
     assert seconds(profiler) == (0.25 * steps, steps)
     assert seconds(profiler, "dataflow") == (0.5 * batches, batches)
     assert of_event(profiler, "INTERRUPT") == (3, 1)
-    whole = profiler._times().breakdown(by_handler=profiler._by_handler).whole_s
+    whole = profiler._breakdown(profiler._times()).whole_s
     in_epoch = event not in (Events.STARTED, Events.EPOCH_COMPLETED)
     assert whole == pytest.approx(0.25 * steps + 0.5 * batches + 3 * in_epoch)
 

@@ -239,8 +239,10 @@ class EngineClock:
                 mark.event_times.spent_ns += took_ns
                 if inside_ns:
                     mark.times.nested_ns += inside_ns
+                    mark.event_times.nested_ns += inside_ns
                 if not self.lap_ns:
                     mark.times.outside_ns += took_ns - inside_ns
+                    mark.event_times.outside_ns += took_ns - inside_ns
 
         return timed
 

@@ -28,6 +28,7 @@ from seamark.ignite._clock import EngineClock
 from seamark.ignite._times import IGNORED, EventTimes, RunTimes
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 from seamark.profiling import (
+    Breakdown,
     Durations,
     TimesInRun,
     TimeStat,
@@ -47,7 +48,6 @@ class EngineProfiler(ABC):
     """Base of both profilers: engine, times of its latest run, files and records."""
 
     _kind: ClassVar[str]
-    _by_handler: ClassVar[bool]
     events_to_ignore: ClassVar[list[Any]] = []
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
@@ -140,10 +140,14 @@ class EngineProfiler(ABC):
 
     def _summarize(self, record: TimesInRun) -> None:
         times = self._times()
-        record.summary(self._sources(times), times.breakdown(by_handler=self._by_handler))
+        record.summary(self._sources(times), self._breakdown(times))
 
+    @abstractmethod
     def _sources(self, times: RunTimes) -> list[Durations]:
-        return times.sources(by_handler=self._by_handler)
+        """Return the times that are reported: the phases, followed by events or handlers."""
+
+    def _breakdown(self, times: RunTimes) -> Breakdown:
+        return times.breakdown(self._sources(times))
 
     # ------------------------------------------------------------ results
 
@@ -170,7 +174,7 @@ class EngineProfiler(ABC):
 
     def largest_cost(self) -> str:
         """Return a line that names the largest cost of an epoch."""
-        return largest_cost(self._times().breakdown(by_handler=self._by_handler))
+        return largest_cost(self._breakdown(self._times()))
 
     def table(self) -> str:
         """Return `stats` as a table, followed by the largest cost."""
@@ -270,8 +274,14 @@ class BasicTimeProfiler(EngineProfiler):
     """
 
     _kind = "events"
-    _by_handler = False
     events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
+
+    def _sources(self, times: RunTimes) -> list[Durations]:
+        # Events that Ignite's profilers ignore are left out unless they happened or have handlers.
+        events = list(times.events.values())
+        return times.phases() + [
+            one for one in events if one.name not in IGNORED or one.names or one.moments.count
+        ]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
         """Return aggregated times of the latest run, in seconds.
@@ -396,10 +406,12 @@ class HandlersTimeProfiler(EngineProfiler):
     """
 
     _kind = "handlers"
-    _by_handler = True
     EVENT_FILTER_THESHOLD_TIME: ClassVar[float] = 0.0001
     """Seconds. Kept for compatibility with Ignite and without effect: filters are evaluated
     directly."""
+
+    def _sources(self, times: RunTimes) -> list[Durations]:
+        return times.phases() + times.handlers()
 
     def get_results(self) -> list[list[Any]]:
         """Return aggregated times of the latest run, in seconds.

@@ -104,7 +104,7 @@ class Durations:
     Attributes:
         waiting: Pending positions and durations, alternating.
         nested_ns: Part of the total that is also timed elsewhere.
-        in_epochs_ns: Part of the rest within epochs; `outside_ns` is the other part.
+        outside_ns: Part of the rest that is not within an epoch.
         min_at: Position of the first minimum.
     """
 
@@ -113,7 +113,7 @@ class Durations:
     ) -> None:
         self.kind, self.name, self.event, self.clock = kind, name, event, clock
         self.waiting: list[int] = []  # extending an array is four times slower
-        self.nested_ns = self.in_epochs_ns = self.outside_ns = 0
+        self.nested_ns = self.outside_ns = 0
         self.min_at = self.max_at = self.last_at = 0
         self._limit = limit
         self._moments = Moments()
@@ -194,6 +194,11 @@ class Durations:
     def own_ns(self) -> int:
         """Sum without times that are also counted elsewhere."""
         return max(0, self.total_ns - self.nested_ns)
+
+    @property
+    def in_epochs_ns(self) -> int:
+        """Part of `own_ns` within epochs."""
+        return self.own_ns - self.outside_ns
 
     @property
     def series(self) -> str:

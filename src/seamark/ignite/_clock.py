@@ -29,14 +29,11 @@ _FULL: Final = 1 << 19
 _FLUSH_EVERY_NS: Final = 1_000_000_000
 _BEFORE_STEP: Final = frozenset(FREQUENT[:3])
 """Events of a step whose position is known only after their handlers ran."""
-_IN_EPOCH: Final = _BEFORE_STEP | {Events.ITERATION_COMPLETED, Events.EPOCH_COMPLETED}
-_CORE: Final = _IN_EPOCH | {
-    Events.STARTED,
-    Events.EPOCH_STARTED,
-    Events.TERMINATE,
-    Events.COMPLETED,
-    Events.INTERRUPT,
-}
+_OUTSIDE_EPOCHS: Final = frozenset(
+    {Events.EPOCH_STARTED, Events.TERMINATE, Events.COMPLETED, Events.INTERRUPT}
+)
+_CORE: Final = _OUTSIDE_EPOCHS | set(FREQUENT) | {Events.EPOCH_COMPLETED}
+"""Events that the engine fires in a run that has started."""
 
 
 class _Mark:
@@ -171,8 +168,8 @@ class EngineClock:
         self._waited_ns = -1
         self._handlers_before_ns = self._stepped_at = 0
         self._due_ns: float = 0
-        self._may_join = engine.last_event_name not in (None, Events.COMPLETED)
-        self._paused_in_epoch: bool | None = None
+        # Whether the next event shows which thread runs the engine.
+        self._awaits_engine = engine.last_event_name not in (None, Events.COMPLETED)
         self._has_warned = False
         engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
@@ -200,7 +197,7 @@ class EngineClock:
             self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners:
-            self.times, self.thread, self._paused_in_epoch = RunTimes(), 0, None
+            self.times, self.thread = RunTimes(), 0
             engine._event_handlers = engine._event_handlers.plain()  # noqa: SLF001
 
     # ------------------------------------------------------------ functions for the table
@@ -300,21 +297,20 @@ class EngineClock:
 
     # ------------------------------------------------------------ the phases of a run
 
-    def _open(self, now_ns: int, *, in_epoch: bool = False) -> None:
+    def _open(self, now_ns: int) -> None:
         self._end_run(now_ns)
         engine: Any = self._engine()
         self.state = engine.state
         has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
         gpu, rest = GpuTimes() if has_gpu else None, weakref.WeakMethod(self._add_rest)
-        self.times = RunTimes(self.state, gpu, epochs=int(in_epoch), rest=rest)
+        self.times = RunTimes(self.state, gpu, rest)
         for _, _, mark in engine._event_handlers.marked():  # noqa: SLF001
             if mark is not None:
                 mark.bind(self.times)
         self.at = position(self.state.epoch, self.state.iteration)
-        self.lap_ns = now_ns if in_epoch else 0
         *self._before, self._stepped = map(self.times.of_event, FREQUENT)
         self._waited_ns = -1
-        self.thread, self._may_join, self._paused_in_epoch = get_ident(), False, None
+        self.thread, self._awaits_engine = get_ident(), False
         for one in self._listeners:
             one.begin(self.times)
 
@@ -324,18 +320,19 @@ class EngineClock:
         self.times.epochs += 1
 
     def _end_epoch(self, now_ns: int) -> None:
-        if self._wait_ns and self.state.batch is not None:
-            self._end_wait(now_ns)
+        self._stop_clock(now_ns)
         self.times.steps.extend(self._rest())
         for one in (*self._before, self._stepped):
             one.spent_ns = 0
         self._waited_ns = -1
-        self._stop_clock(now_ns)
+        self._wait_ns = self._step_ns = self._stepped_at = 0
 
     def _stop_clock(self, now_ns: int) -> None:
+        if self._wait_ns and self.state.batch is not None:
+            self._end_wait(now_ns)
         if self.lap_ns:
             self.times.epochs_ns += now_ns - self.lap_ns
-        self.lap_ns = self._wait_ns = self._step_ns = self._stepped_at = 0
+        self.lap_ns = 0
 
     def _rest(self) -> tuple[int, ...]:
         """Return the rows of an interrupted step and of the one before."""
@@ -398,14 +395,10 @@ class EngineClock:
     def _pause(self, now_ns: int) -> None:
         # No event marks the continuation of a wait or step: it has no time, unless its batch
         # arrived.
-        if self._wait_ns and self.state.batch is not None:
-            self._end_wait(now_ns)
-        self._paused_in_epoch = bool(self.lap_ns)
-        began = -1 if self._step_ns else 0
-        ended_ns, self._stepped.spent_ns = self._stepped.spent_ns, 0
-        self.times.steps.extend((0, -1, -1, self._stepped_at, -1, -1, -1, ended_ns))
         self._stop_clock(now_ns)
-        self.thread, self._step_ns = 0, began
+        self._wait_ns = 0
+        self._step_ns = -1 if self._step_ns else 0
+        self.thread, self._awaits_engine = 0, True
 
     def _end_run(self, now_ns: int) -> None:
         """Notify the listeners before the last handlers, which may end the recorded run."""
@@ -418,15 +411,17 @@ class EngineClock:
         """Return whether to time an event fired by a thread that has not run the engine so far."""
         if event == Events.STARTED:
             return True
-        if not self.times.began:
-            if self._may_join and event in _CORE:
-                self._open(perf_counter_ns(), in_epoch=event in _IN_EPOCH)
+        if self._awaits_engine and (self.times.began or event in _CORE):
+            now_ns = perf_counter_ns()
+            if not self.times.began:
+                self._open(now_ns)
                 self.at -= event == Events.ITERATION_STARTED  # already counted
-            return self.times.began
-        if self._paused_in_epoch is not None:
-            self.lap_ns = perf_counter_ns() if self._paused_in_epoch else 0
-            self.thread, self._paused_in_epoch = get_ident(), None
+            if event not in _OUTSIDE_EPOCHS:
+                self.lap_ns, self.times.epochs = now_ns, max(1, self.times.epochs)
+            self.thread, self._awaits_engine = get_ident(), False
             return True
+        if not self.times.began:
+            return False
         with LOCK:
             self.times.events_elsewhere += counts
             is_first, self._has_warned = not self._has_warned, True
@@ -440,6 +435,5 @@ class EngineClock:
     def _fail(self, error: Exception) -> None:
         """Stop measuring in this run, and warn once."""
         let_pass(error)
-        self.times, self.thread, self._may_join = RunTimes(), 0, False
-        self._paused_in_epoch = None
+        self.times, self.thread, self._awaits_engine = RunTimes(), 0, False
         log.warning("seamark: the time profiler stops measuring this run: %r", error)

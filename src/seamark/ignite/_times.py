@@ -129,7 +129,6 @@ class RunTimes:
         self,
         state: Any = None,
         gpu: GpuTimes | None = None,
-        epochs: int = 0,
         rest: Callable[[], Callable[[RunTimes], None] | None] | None = None,
     ) -> None:
         self.steps: list[int] = []
@@ -139,8 +138,7 @@ class RunTimes:
         self.gpu = gpu
         self.began = state is not None
         self.max_epochs: int | None = getattr(state, "max_epochs", None)
-        self.events_elsewhere = self.epochs_ns = 0
-        self.epochs = epochs
+        self.events_elsewhere = self.epochs = self.epochs_ns = 0
         self._rest = rest
 
     def __getstate__(self) -> dict[str, Any]:

@@ -166,8 +166,7 @@ class EngineClock:
         # Start of the current wait or step; -1 for an interrupted step.
         self._wait_ns = self._step_ns = 0
         self._waited_ns = -1
-        self._handlers_before_ns = self._stepped_at = 0
-        self._due_ns: float = 0
+        self._handlers_before_ns = self._stepped_at = self._due_ns = 0
         # Whether the next event shows which thread runs the engine.
         self._awaits_engine = engine.last_event_name not in (None, Events.COMPLETED)
         self._has_warned = False
@@ -193,7 +192,7 @@ class EngineClock:
         """Remove a listener; without listeners the engine is restored."""
         if listener in self._listeners:
             if self.times.began:
-                listener.end(self.times.now())
+                listener.end(self.times.now(self.add_rest))
             self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners:
@@ -302,8 +301,7 @@ class EngineClock:
         engine: Any = self._engine()
         self.state = engine.state
         has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
-        gpu, rest = GpuTimes() if has_gpu else None, weakref.WeakMethod(self._add_rest)
-        self.times = RunTimes(self.state, gpu, rest)
+        self.times = RunTimes(self.state, GpuTimes() if has_gpu else None)
         for _, _, mark in engine._event_handlers.marked():  # noqa: SLF001
             if mark is not None:
                 mark.bind(self.times)
@@ -343,7 +341,7 @@ class EngineClock:
         at = self.at if self._step_ns else self.at + 1
         return at, self._waited_ns, -1, self._stepped_at, *spent_ns, self._stepped.spent_ns
 
-    def _add_rest(self, times: RunTimes) -> None:
+    def add_rest(self, times: RunTimes) -> None:
         """Add pending times of a step or event, which may never end, to a copy."""
         times.steps.extend(self._rest())
         for one in times.events.values():
@@ -386,11 +384,10 @@ class EngineClock:
             self._report(now_ns)
 
     def _report(self, now_ns: int) -> None:
+        self._due_ns = now_ns + _FLUSH_EVERY_NS
         self.times.flush()
         for one in self._listeners:
-            if now_ns >= one.due_ns:
-                one.end_iteration(now_ns, self.state.iteration)
-        self._due_ns = min([now_ns + _FLUSH_EVERY_NS, *(one.due_ns for one in self._listeners)])
+            one.end_iteration(now_ns, self.state.iteration)
 
     def _pause(self, now_ns: int) -> None:
         # No event marks the continuation of a wait or step: it has no time, unless its batch

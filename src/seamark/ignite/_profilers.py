@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import logging
-import math
 import os
 import sys
 import weakref
@@ -87,8 +86,7 @@ class EngineProfiler(ABC):
             PathError: If the namespace is not a valid path.
         """
         _host.check_engine(engine, "engine")
-        attached = None if self._engine is None else self._engine()
-        if attached not in (None, engine):
+        if self._attached() not in (None, engine):
             raise ArgumentError(
                 f"engine: {type(self).__name__} measures one engine; create another for {engine!r}"
             )
@@ -99,17 +97,15 @@ class EngineProfiler(ABC):
 
     def detach(self, engine: Engine | None = None) -> None:
         """Stop measuring the engine and keep the measurements. May be called repeatedly."""
-        attached = None if self._engine is None else self._engine()
+        attached = self._attached()
         if attached is not None and engine in (None, attached):
             EngineClock.of(attached).remove(self)
             self._engine = None
 
-    # ------------------------------------------------------------ called by the clock
+    def _attached(self) -> Engine | None:
+        return None if self._engine is None else self._engine()
 
-    @property
-    def due_ns(self) -> float:
-        """Time of the next call of `end_iteration`, by ``time.perf_counter_ns``."""
-        return math.inf if self._record is None else self._record.due_ns
+    # ------------------------------------------------------------ called by the clock
 
     def begin(self, times: RunTimes) -> None:
         self.times = times
@@ -119,13 +115,12 @@ class EngineProfiler(ABC):
             self._record.at_end(self._sum_up)  # an exception ends a run without an event
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
-        if self._record is not None:
+        if self._record is not None and now_ns >= self._record.due_ns:
             self._record.row(now_ns, self._sources(self.times), iteration)
 
     def end(self, times: RunTimes) -> None:
         """Record the summary, but not every time for an engine that runs often."""
         self.times = times
-        self._is_summed_up = False
         if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
             self._sum_up()
 
@@ -152,7 +147,8 @@ class EngineProfiler(ABC):
     # ------------------------------------------------------------ results
 
     def _times(self) -> RunTimes:
-        return self.times.now()
+        engine = self._attached()
+        return self.times.now(None if engine is None else EngineClock.of(engine).add_rest)
 
     def _reported(self) -> list[EventTimes]:
         events = list(self._times().events.values())

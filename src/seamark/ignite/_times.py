@@ -125,12 +125,7 @@ class RunTimes:
         events_elsewhere: Number of events fired by other threads, which are not timed.
     """
 
-    def __init__(
-        self,
-        state: Any = None,
-        gpu: GpuTimes | None = None,
-        rest: Callable[[], Callable[[RunTimes], None] | None] | None = None,
-    ) -> None:
+    def __init__(self, state: Any = None, gpu: GpuTimes | None = None) -> None:
         self.steps: list[int] = []
         self.processing = Durations("processing", "processing")
         self.dataflow = Durations("dataflow", "dataflow")
@@ -139,10 +134,6 @@ class RunTimes:
         self.began = state is not None
         self.max_epochs: int | None = getattr(state, "max_epochs", None)
         self.events_elsewhere = self.epochs = self.epochs_ns = 0
-        self._rest = rest
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_rest": None}
 
     def of_event(self, event: Any) -> EventTimes:
         with LOCK:
@@ -167,13 +158,13 @@ class RunTimes:
             for one in (event, *list(event.handlers.values())):
                 one.flush()
 
-    def now(self) -> RunTimes:
-        """Return a complete copy, after waiting for the device."""
+    def now(self, add_rest: Callable[[RunTimes], None] | None = None) -> RunTimes:
+        """Return a copy, with the times that a function adds, after waiting for the device."""
         self.flush()  # copying number by number is slow
         with LOCK:
             found = copy.deepcopy(self)
-        if self._rest is not None and (add := self._rest()) is not None:
-            add(found)
+        if add_rest is not None:
+            add_rest(found)
         found.flush()
         return found
 

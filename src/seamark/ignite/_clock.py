@@ -288,11 +288,9 @@ class EngineClock:
         return self.at
 
     def _admits_handler(self, event: Any) -> bool:
-        try:
+        with quietly(self._fail):
             return self._admit(event, counts=False)
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._fail(error)
-            return False
+        return False
 
     # ------------------------------------------------------------ the phases of a run
 

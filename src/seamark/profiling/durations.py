@@ -387,7 +387,6 @@ class TimesInRun:
         self._namespace = join_path(check_path(namespace) if namespace != "" else "", kind)
         self.due_ns = 0
         self._recorded: dict[str, Moments] = {}
-        self._ends_with: Any = None
 
     @property
     def _run(self) -> Any:
@@ -403,10 +402,8 @@ class TimesInRun:
         return self._run.get_root_object().session
 
     def at_end(self, call: Callable[[], None]) -> None:
-        """Call a function when the run is about to end, once for each run."""
-        if self._ends_with is not self._session:
-            self._ends_with = self._session
-            self._session.before_end(call)
+        """Call a function when the run is about to end."""
+        self._session.before_end(call)
 
     def skip(self, sources: Iterable[Durations]) -> None:
         """Skip the durations up to now."""

@@ -302,6 +302,21 @@ def test_the_last_run_is_summed_up_also_if_it_came_soon(profiler, tmp_path):
     assert counts["processing"] == 7
 
 
+def test_a_run_that_goes_on_after_a_rest_has_the_latest_summary(profiler, tmp_path):
+    engine = Engine(nothing)
+    with init_run(root=tmp_path, **QUIET) as run:
+        profiler.attach(engine, run=run)
+        engine.run(range(3))
+        run.session.rest("completed")
+        run.session.go_on()
+        for size in (5, 7):
+            engine.state.max_epochs = None
+            engine.run(range(size))
+    again = init_run(root=tmp_path, with_id=run.id, mode="read-only")
+    counts = counts_in(again, f"profiling/{kind_of(profiler)}/summary", tmp_path)
+    assert counts["processing"] == 7
+
+
 def test_times_go_where_the_logger_goes(profiler):
     """A logger that loads a checkpoint goes over to its run, and the times with it."""
     first = SeamarkLogger(**QUIET)

@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Final, Literal
 
 import ignite.handlers
 import torch
-from ignite.engine import Engine, Events
+from ignite.engine import Engine
 
 from seamark.errors import ArgumentError
 from seamark.ignite import _host
 from seamark.ignite._clock import EngineClock
-from seamark.ignite._times import IGNORED, EventTimes, RunTimes
+from seamark.ignite._times import EventTimes, RunTimes
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 from seamark.profiling import (
     Breakdown,
@@ -111,8 +111,8 @@ class EngineProfiler(ABC):
         self.times = times
         self._is_summed_up = False
         if self._record is not None:
-            self._record.restart()
-            self._record.at_end(self._sum_up)  # an exception ends a run without an event
+            # An exception ends a run without an event.
+            self._record.restart(at_end=self._sum_up)
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
         if self._record is not None and now_ns >= self._record.due_ns:
@@ -131,11 +131,7 @@ class EngineProfiler(ABC):
             self._summed_up_ns = perf_counter_ns()
             iteration = position_parts(times.processing.last_at)[1]
             self._record.row(self._summed_up_ns, self._sources(times), iteration)
-            self._summarize(self._record)
-
-    def _summarize(self, record: TimesInRun) -> None:
-        times = self._times()
-        record.summary(self._sources(times), self._breakdown(times))
+            self._record.summary(self._sources(times), self._breakdown(times))
 
     @abstractmethod
     def _sources(self, times: RunTimes) -> list[Durations]:
@@ -186,8 +182,8 @@ class EngineProfiler(ABC):
         Arguments and errors are as in `attach`.
         """
         record = TimesInRun(run, namespace, self._kind)
-        if self.times.began:
-            self._summarize(record)
+        if (times := self._times()).began:
+            record.summary(self._sources(times), self._breakdown(times))
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -270,13 +266,15 @@ class BasicTimeProfiler(EngineProfiler):
     """
 
     _kind = "events"
-    events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
+    events_to_ignore: ClassVar[list[Any]] = ignite.handlers.BasicTimeProfiler.events_to_ignore
 
     def _sources(self, times: RunTimes) -> list[Durations]:
         # Events that Ignite's profilers ignore are left out unless they happened or have handlers.
         events = list(times.events.values())
         return times.phases() + [
-            one for one in events if one.name not in IGNORED or one.names or one.moments.count
+            one
+            for one in events
+            if one.key not in self.events_to_ignore or one.names or one.moments.count
         ]
 
     def get_results(self) -> dict[str, dict[str, Any]]:

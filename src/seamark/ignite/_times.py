@@ -14,16 +14,6 @@ from ignite.engine import Events
 
 from seamark.profiling import LOCK, Breakdown, Durations
 
-IGNORED: Final = frozenset(
-    {
-        "EXCEPTION_RAISED",
-        "TERMINATE",
-        "TERMINATE_SINGLE_EPOCH",
-        "DATALOADER_STOP_ITERATION",
-        "INTERRUPT",
-    }
-)
-"""Names of the events that Ignite's profilers ignore."""
 _PARTS: Final = {
     "processing": "processing (the step itself)",
     "dataflow": "dataflow (waiting for data)",

@@ -401,17 +401,14 @@ class TimesInRun:
     def _session(self) -> Any:
         return self._run.get_root_object().session
 
-    def at_end(self, call: Callable[[], None]) -> None:
-        """Call a function when the run is about to end."""
-        self._session.before_end(call)
-
     def skip(self, sources: Iterable[Durations]) -> None:
         """Skip the durations up to now."""
         self._recorded.update((one.series, one.moments) for one in sources)
 
-    def restart(self) -> None:
-        """Restart with new durations of the same items."""
+    def restart(self, at_end: Callable[[], None]) -> None:
+        """Restart with new durations of the same items; call a function before the run ends."""
         self._recorded.clear()
+        self._session.before_end(at_end)
 
     def row(self, now_ns: int, sources: Iterable[Durations], step: float) -> None:
         """Record the means since the last row, in seconds, at one step."""

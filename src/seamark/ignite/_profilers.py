@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import logging
 import os
@@ -35,6 +34,7 @@ from seamark.profiling import (
     largest_cost,
     position_parts,
     table,
+    write_csv,
     write_long,
 )
 
@@ -208,9 +208,7 @@ class EngineProfiler(ABC):
             return
         columns = self._columns(times)
         with Path(output_path).open("w", encoding="utf-8", newline="") as out:
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(zip_longest(*columns.values(), fillvalue=0.0))
+            write_csv(out, columns, zip_longest(*columns.values(), fillvalue=0.0))
 
     @abstractmethod
     def _columns(self, times: RunTimes) -> dict[str, Any]:

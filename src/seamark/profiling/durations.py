@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
@@ -347,22 +347,26 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def summary_csv(stats: Iterable[TimeStat]) -> str:
     """Return statistics as CSV, one line each, with the columns of `TimeStat`."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(field.name for field in fields(TimeStat))
-    writer.writerows(astuple(one) for one in stats)
+    write_csv(out, [field.name for field in fields(TimeStat)], map(astuple, stats))
     return out.getvalue()
 
 
 def write_long(sources: Iterable[Durations], path: str | os.PathLike[str]) -> None:
     """Write one row for each kept duration: `LONG_COLUMNS`."""
+    rows = (
+        (one.kind, one.event, one.name, one.clock, *position_parts(at), f"{ns / 1e9:.9f}")
+        for one in sources
+        for _, at, ns in one.rows().T.tolist()
+    )
     with Path(path).open("w", encoding="utf-8", newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(LONG_COLUMNS)
-        for one in sources:
-            _, positions, durations = one.rows().tolist()
-            for at, ns in zip(positions, durations, strict=True):
-                named = (one.kind, one.event, one.name, one.clock)
-                writer.writerow((*named, *position_parts(at), f"{ns / 1e9:.9f}"))
+        write_csv(out, LONG_COLUMNS, rows)
+
+
+def write_csv(out: TextIO, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write rows as CSV below the names of their columns."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
 
 
 _INTERVAL_NS: Final = 10**9

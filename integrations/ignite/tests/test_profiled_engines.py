@@ -160,6 +160,7 @@ def test_detaching_keeps_and_records_what_was_measured(profiler, tmp_path):
         engine.run(range(8))
         counts = counts_in(run, f"profiling/{kind_of(profiler)}/summary", tmp_path)
     assert 2 <= counts["processing"] == phase(profiler).count <= 3
+    assert counts == {one.name: one.count for one in profiler.stats()}
     assert phase(staying).count == 8
 
 

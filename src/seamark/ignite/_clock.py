@@ -305,6 +305,7 @@ class EngineClock:
                 mark.bind(self.times)
         self.at = position(self.state.epoch, self.state.iteration)
         *self._before, self._stepped = map(self.times.of_event, FREQUENT)
+        self.lap_ns = self._wait_ns = self._step_ns = self._stepped_at = 0
         self._waited_ns = -1
         self.thread, self._awaits_engine = get_ident(), False
         for one in self._listeners:

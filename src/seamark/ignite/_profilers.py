@@ -99,8 +99,8 @@ class EngineProfiler(ABC):
         """Stop measuring the engine and keep the measurements. May be called repeatedly."""
         attached = self._attached()
         if attached is not None and engine in (None, attached):
+            self._engine = None  # what is pending is added to the times that the clock hands over
             EngineClock.of(attached).remove(self)
-            self._engine = None
 
     def _attached(self) -> Engine | None:
         return None if self._engine is None else self._engine()

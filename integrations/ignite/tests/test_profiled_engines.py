@@ -282,7 +282,7 @@ def test_a_long_run_is_exact_and_bounded(hand_clock):
     assert stretches.max() <= 255
     assert (positions >> 36).tolist() == (1 + (iterations - 1) // size).tolist()
     sources = [*profiler.times.phases(), *profiler.times.events.values()]
-    held = sum(one.rows().nbytes for one in sources)
+    held = sum(block.nbytes for one in sources for block in one._blocks)
     assert held < 8 * 2**20
     assert len(profiler.times.steps) < 2**20
 

@@ -111,15 +111,14 @@ class Durations:
     def __init__(
         self, kind: str, name: str, event: str = "", clock: str = "wall", limit: int = SAMPLE_LIMIT
     ) -> None:
-        import numpy as np
-
         self.kind, self.name, self.event, self.clock = kind, name, event, clock
         self.waiting: list[int] = []  # extending an array is four times slower
         self.nested_ns = self.outside_ns = 0
         self.min_at = self.max_at = self.last_at = 0
         self._limit = limit
         self._moments = Moments()
-        self._rows: Ints = np.empty((3, 0), dtype=np.int64)
+        self._blocks: list[Ints] = []
+        self._kept = 0
         self._every = 1
 
     def flush(self) -> None:
@@ -159,16 +158,26 @@ class Durations:
     def _keep(self, block: Ints) -> None:
         import numpy as np
 
-        sample = block[:, _is_in_sample(block[0], self._every)]
-        self._rows = np.concatenate([self._rows, sample], axis=1)
-        while self._rows.shape[1] > self._limit:
+        if self._every > 1:
+            block = block[:, _is_in_sample(block[0], self._every)]
+        self._blocks.append(block)
+        self._kept += block.shape[1]
+        while self._kept > self._limit:
             self._every *= 2
-            self._rows = self._rows[:, _is_in_sample(self._rows[0], self._every)]
+            whole = np.concatenate(self._blocks, axis=1)
+            self._blocks = [whole[:, _is_in_sample(whole[0], self._every)]]
+            self._kept = self._blocks[0].shape[1]
 
     def rows(self) -> Ints:
         """Return 0-based numbers, positions and kept durations, oldest first, shape ``(3, N)``."""
-        self.flush()
-        return self._rows
+        import numpy as np
+
+        with LOCK:
+            self.flush()
+            if len(self._blocks) != 1:
+                empty = np.empty((3, 0), dtype=np.int64)
+                self._blocks = [np.concatenate([empty, *self._blocks], axis=1)]
+            return self._blocks[0]
 
     @property
     def moments(self) -> Moments:

@@ -318,6 +318,23 @@ def test_a_run_that_goes_on_after_a_rest_has_the_latest_summary(profiler, tmp_pa
     assert counts["processing"] == 7
 
 
+def test_a_run_that_rests_while_its_engine_is_interrupted_has_the_whole_summary(
+    profiler, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("seamark.ignite._profilers._SUMMARY_EVERY_NS", 0)
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), engine.interrupt)
+    with init_run(root=tmp_path, **QUIET) as run:
+        profiler.attach(engine, run=run)
+        engine.run(range(8))
+        run.session.rest("completed")
+        run.session.go_on()
+        engine.run(range(8))
+    again = init_run(root=tmp_path, with_id=run.id, mode="read-only")
+    counts = counts_in(again, f"profiling/{kind_of(profiler)}/summary", tmp_path)
+    assert counts["processing"] == 8
+
+
 def test_times_go_where_the_logger_goes(profiler):
     """A logger that loads a checkpoint goes over to its run, and the times with it."""
     first = SeamarkLogger(**QUIET)

@@ -121,6 +121,7 @@ class EngineProfiler(ABC):
     def end(self, times: RunTimes) -> None:
         """Record the summary, but not every time for an engine that runs often."""
         self.times = times
+        self._is_summed_up = False  # a recorded run that rested has the times up to its rest
         if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
             self._sum_up()
 

@@ -169,6 +169,7 @@ class EngineClock:
         self._handlers_before_ns = self._stepped_at = self._due_ns = 0
         # Whether the next event shows which thread runs the engine.
         self._awaits_engine = engine.last_event_name not in (None, Events.COMPLETED)
+        self._paused_in_epoch = False
         self._has_warned = False
         engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
@@ -390,7 +391,11 @@ class EngineClock:
 
     def _pause(self, now_ns: int) -> None:
         # No event marks the continuation of a wait or step: it has no time, unless its batch
-        # arrived.
+        # arrived. The handlers of the step before are complete: the run may never go on.
+        ended_ns, self._stepped.spent_ns = self._stepped.spent_ns, 0
+        self.times.steps.extend((0, -1, -1, self._stepped_at, -1, -1, -1, ended_ns))
+        self._stepped_at = 0
+        self._paused_in_epoch = bool(self.lap_ns)
         self._stop_clock(now_ns)
         self._wait_ns = 0
         self._step_ns = -1 if self._step_ns else 0
@@ -409,11 +414,14 @@ class EngineClock:
             return True
         if self._awaits_engine and (self.times.began or event in _CORE):
             now_ns = perf_counter_ns()
+            in_epoch = self._paused_in_epoch
             if not self.times.began:
                 self._open(now_ns)
                 self.at -= event == Events.ITERATION_STARTED  # already counted
-            if event not in _OUTSIDE_EPOCHS:
-                self.lap_ns, self.times.epochs = now_ns, max(1, self.times.epochs)
+                in_epoch = event not in _OUTSIDE_EPOCHS
+                self.times.epochs = int(in_epoch)
+            if in_epoch:
+                self.lap_ns = now_ns
             self.thread, self._awaits_engine = get_ident(), False
             return True
         if not self.times.began:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import sys
 import threading
 
@@ -13,6 +14,7 @@ from profiled import QUIET, Custom, csv_rows, nothing
 
 from seamark import init_run
 from seamark.ignite import BasicTimeProfiler
+from seamark.ignite._clock import EngineClock
 from seamark.profiling import Durations
 
 
@@ -72,9 +74,62 @@ def test_an_interrupted_run_has_the_times_of_one_that_was_not(profiler, event, h
     assert seconds(profiler) == (0.25 * steps, steps)
     assert seconds(profiler, "dataflow") == (0.5 * batches, batches)
     assert of_event(profiler, "INTERRUPT") == (3, 1)
-    whole = profiler._times().breakdown(by_handler=profiler._by_handler).whole_s
+    whole = profiler._breakdown(profiler._times()).whole_s
     in_epoch = event not in (Events.STARTED, Events.EPOCH_COMPLETED)
     assert whole == pytest.approx(0.25 * steps + 0.5 * batches + 3 * in_epoch)
+
+
+@pytest.mark.parametrize("event", [Events.STARTED, Events.EPOCH_COMPLETED], ids=str)
+def test_an_event_that_users_fire_in_a_pause_between_epochs_begins_no_epoch(
+    profiler, event, hand_clock
+):
+    engine = Engine(lambda *_: hand_clock.sleep(0.25))
+    engine.register_events(*Custom)
+    engine.add_event_handler(Custom.HAPPENED, lambda: hand_clock.sleep(2))
+    interrupts = engine.add_event_handler(event, engine.interrupt)
+    profiler.attach(engine)
+    engine.run(range(3), max_epochs=2)
+    interrupts.remove()
+    engine.fire_event(Custom.HAPPENED)
+    hand_clock.sleep(100)
+    engine.run(range(3), max_epochs=2)
+    assert of_event(profiler, Custom.HAPPENED.name) == (2, 1)
+    breakdown = profiler._breakdown(profiler._times())
+    assert (breakdown.whole_s, breakdown.epochs) == (pytest.approx(0.75), 2)
+
+
+def test_an_interrupted_run_keeps_its_times_without_its_engine(profiler, hand_clock):
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: hand_clock.sleep(0.5))
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=2), engine.interrupt)
+    profiler.attach(engine)
+    engine.run(range(3))
+    before = profiler.stats()
+    assert sum(one.total_s for one in before) == pytest.approx(1)
+    assert pickle.loads(pickle.dumps(profiler)).stats() == before
+
+
+def test_a_run_after_a_failure_of_the_profiler_starts_outside_of_an_epoch(
+    profiler, hand_clock, monkeypatch
+):
+    engine = Engine(lambda *_: hand_clock.sleep(0.25))
+    engine.add_event_handler(Events.STARTED, lambda: hand_clock.sleep(7))
+    engine.add_event_handler(Events.GET_BATCH_STARTED, lambda: hand_clock.sleep(1))
+    profiler.attach(engine)
+
+    def fail(_now_ns):
+        raise RuntimeError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(EngineClock.of(engine), "_report", fail)
+        engine.run(range(3))
+    hand_clock.sleep(50)
+    engine.state.max_epochs = None
+    engine.run(range(2))
+    assert seconds(profiler) == (0.5, 2)
+    assert of_event(profiler, "STARTED") == (7, 1)
+    breakdown = profiler._breakdown(profiler._times())
+    assert (breakdown.whole_s, breakdown.epochs) == (pytest.approx(2.5), 1)
 
 
 def test_an_interruption_leaves_rows_whole(tmp_path):

@@ -160,6 +160,7 @@ def test_detaching_keeps_and_records_what_was_measured(profiler, tmp_path):
         engine.run(range(8))
         counts = counts_in(run, f"profiling/{kind_of(profiler)}/summary", tmp_path)
     assert 2 <= counts["processing"] == phase(profiler).count <= 3
+    assert counts == {one.name: one.count for one in profiler.stats()}
     assert phase(staying).count == 8
 
 
@@ -300,6 +301,38 @@ def test_the_last_run_is_summed_up_also_if_it_came_soon(profiler, tmp_path):
     again = init_run(root=tmp_path, with_id=run.id, mode="read-only")
     counts = counts_in(again, f"profiling/{kind_of(profiler)}/summary", tmp_path)
     assert counts["processing"] == 7
+
+
+def test_a_run_that_goes_on_after_a_rest_has_the_latest_summary(profiler, tmp_path):
+    engine = Engine(nothing)
+    with init_run(root=tmp_path, **QUIET) as run:
+        profiler.attach(engine, run=run)
+        engine.run(range(3))
+        run.session.rest("completed")
+        run.session.go_on()
+        for size in (5, 7):
+            engine.state.max_epochs = None
+            engine.run(range(size))
+    again = init_run(root=tmp_path, with_id=run.id, mode="read-only")
+    counts = counts_in(again, f"profiling/{kind_of(profiler)}/summary", tmp_path)
+    assert counts["processing"] == 7
+
+
+def test_a_run_that_rests_while_its_engine_is_interrupted_has_the_whole_summary(
+    profiler, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("seamark.ignite._profilers._SUMMARY_EVERY_NS", 0)
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), engine.interrupt)
+    with init_run(root=tmp_path, **QUIET) as run:
+        profiler.attach(engine, run=run)
+        engine.run(range(8))
+        run.session.rest("completed")
+        run.session.go_on()
+        engine.run(range(8))
+    again = init_run(root=tmp_path, with_id=run.id, mode="read-only")
+    counts = counts_in(again, f"profiling/{kind_of(profiler)}/summary", tmp_path)
+    assert counts["processing"] == 8
 
 
 def test_times_go_where_the_logger_goes(profiler):

@@ -517,7 +517,7 @@ def test_events_that_are_fired_outside_of_epochs_are_no_part_of_an_epoch(
     engine.run(range(3), max_epochs=2)
     (happened,) = [one for one in profiler.stats() if Custom.HAPPENED.name in (one.name, one.event)]
     assert happened.count == 2
-    breakdown = profiler._times().breakdown(by_handler=profiler._by_handler)
+    breakdown = profiler._breakdown(profiler._times())
     in_parts = sum(seconds for _, seconds in breakdown.parts)  # of an epoch, of which there are two
     assert in_parts == pytest.approx(0.02)
     assert breakdown.whole_s == pytest.approx(0.02)

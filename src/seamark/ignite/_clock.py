@@ -29,14 +29,11 @@ _FULL: Final = 1 << 19
 _FLUSH_EVERY_NS: Final = 1_000_000_000
 _BEFORE_STEP: Final = frozenset(FREQUENT[:3])
 """Events of a step whose position is known only after their handlers ran."""
-_IN_EPOCH: Final = _BEFORE_STEP | {Events.ITERATION_COMPLETED, Events.EPOCH_COMPLETED}
-_CORE: Final = _IN_EPOCH | {
-    Events.STARTED,
-    Events.EPOCH_STARTED,
-    Events.TERMINATE,
-    Events.COMPLETED,
-    Events.INTERRUPT,
-}
+_OUTSIDE_EPOCHS: Final = frozenset(
+    {Events.EPOCH_STARTED, Events.TERMINATE, Events.COMPLETED, Events.INTERRUPT}
+)
+_CORE: Final = _OUTSIDE_EPOCHS | set(FREQUENT) | {Events.EPOCH_COMPLETED}
+"""Events that the engine fires in a run that has started."""
 
 
 class _Mark:
@@ -169,10 +166,10 @@ class EngineClock:
         # Start of the current wait or step; -1 for an interrupted step.
         self._wait_ns = self._step_ns = 0
         self._waited_ns = -1
-        self._handlers_before_ns = self._stepped_at = 0
-        self._due_ns: float = 0
-        self._may_join = engine.last_event_name not in (None, Events.COMPLETED)
-        self._paused_in_epoch: bool | None = None
+        self._handlers_before_ns = self._stepped_at = self._due_ns = 0
+        # Whether the next event shows which thread runs the engine.
+        self._awaits_engine = engine.last_event_name not in (None, Events.COMPLETED)
+        self._paused_in_epoch = False
         self._has_warned = False
         engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
@@ -196,11 +193,11 @@ class EngineClock:
         """Remove a listener; without listeners the engine is restored."""
         if listener in self._listeners:
             if self.times.began:
-                listener.end(self.times.now())
+                listener.end(self.times.now(self.add_rest))
             self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners:
-            self.times, self.thread, self._paused_in_epoch = RunTimes(), 0, None
+            self.times, self.thread = RunTimes(), 0
             engine._event_handlers = engine._event_handlers.plain()  # noqa: SLF001
 
     # ------------------------------------------------------------ functions for the table
@@ -239,8 +236,10 @@ class EngineClock:
                 mark.event_times.spent_ns += took_ns
                 if inside_ns:
                     mark.times.nested_ns += inside_ns
+                    mark.event_times.nested_ns += inside_ns
                 if not self.lap_ns:
                     mark.times.outside_ns += took_ns - inside_ns
+                    mark.event_times.outside_ns += took_ns - inside_ns
 
         return timed
 
@@ -290,29 +289,26 @@ class EngineClock:
         return self.at
 
     def _admits_handler(self, event: Any) -> bool:
-        try:
+        with quietly(self._fail):
             return self._admit(event, counts=False)
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._fail(error)
-            return False
+        return False
 
     # ------------------------------------------------------------ the phases of a run
 
-    def _open(self, now_ns: int, *, in_epoch: bool = False) -> None:
+    def _open(self, now_ns: int) -> None:
         self._end_run(now_ns)
         engine: Any = self._engine()
         self.state = engine.state
         has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
-        gpu, rest = GpuTimes() if has_gpu else None, weakref.WeakMethod(self._add_rest)
-        self.times = RunTimes(self.state, gpu, epochs=int(in_epoch), rest=rest)
+        self.times = RunTimes(self.state, GpuTimes() if has_gpu else None)
         for _, _, mark in engine._event_handlers.marked():  # noqa: SLF001
             if mark is not None:
                 mark.bind(self.times)
         self.at = position(self.state.epoch, self.state.iteration)
-        self.lap_ns = now_ns if in_epoch else 0
         *self._before, self._stepped = map(self.times.of_event, FREQUENT)
+        self.lap_ns = self._wait_ns = self._step_ns = self._stepped_at = 0
         self._waited_ns = -1
-        self.thread, self._may_join, self._paused_in_epoch = get_ident(), False, None
+        self.thread, self._awaits_engine = get_ident(), False
         for one in self._listeners:
             one.begin(self.times)
 
@@ -322,18 +318,19 @@ class EngineClock:
         self.times.epochs += 1
 
     def _end_epoch(self, now_ns: int) -> None:
-        if self._wait_ns and self.state.batch is not None:
-            self._end_wait(now_ns)
+        self._stop_clock(now_ns)
         self.times.steps.extend(self._rest())
         for one in (*self._before, self._stepped):
             one.spent_ns = 0
         self._waited_ns = -1
-        self._stop_clock(now_ns)
+        self._wait_ns = self._step_ns = self._stepped_at = 0
 
     def _stop_clock(self, now_ns: int) -> None:
+        if self._wait_ns and self.state.batch is not None:
+            self._end_wait(now_ns)
         if self.lap_ns:
             self.times.epochs_ns += now_ns - self.lap_ns
-        self.lap_ns = self._wait_ns = self._step_ns = self._stepped_at = 0
+        self.lap_ns = 0
 
     def _rest(self) -> tuple[int, ...]:
         """Return the rows of an interrupted step and of the one before."""
@@ -344,7 +341,7 @@ class EngineClock:
         at = self.at if self._step_ns else self.at + 1
         return at, self._waited_ns, -1, self._stepped_at, *spent_ns, self._stepped.spent_ns
 
-    def _add_rest(self, times: RunTimes) -> None:
+    def add_rest(self, times: RunTimes) -> None:
         """Add pending times of a step or event, which may never end, to a copy."""
         times.steps.extend(self._rest())
         for one in times.events.values():
@@ -387,23 +384,22 @@ class EngineClock:
             self._report(now_ns)
 
     def _report(self, now_ns: int) -> None:
+        self._due_ns = now_ns + _FLUSH_EVERY_NS
         self.times.flush()
         for one in self._listeners:
-            if now_ns >= one.due_ns:
-                one.end_iteration(now_ns, self.state.iteration)
-        self._due_ns = min([now_ns + _FLUSH_EVERY_NS, *(one.due_ns for one in self._listeners)])
+            one.end_iteration(now_ns, self.state.iteration)
 
     def _pause(self, now_ns: int) -> None:
         # No event marks the continuation of a wait or step: it has no time, unless its batch
-        # arrived.
-        if self._wait_ns and self.state.batch is not None:
-            self._end_wait(now_ns)
-        self._paused_in_epoch = bool(self.lap_ns)
-        began = -1 if self._step_ns else 0
+        # arrived. The handlers of the step before are complete: the run may never go on.
         ended_ns, self._stepped.spent_ns = self._stepped.spent_ns, 0
         self.times.steps.extend((0, -1, -1, self._stepped_at, -1, -1, -1, ended_ns))
+        self._stepped_at = 0
+        self._paused_in_epoch = bool(self.lap_ns)
         self._stop_clock(now_ns)
-        self.thread, self._step_ns = 0, began
+        self._wait_ns = 0
+        self._step_ns = -1 if self._step_ns else 0
+        self.thread, self._awaits_engine = 0, True
 
     def _end_run(self, now_ns: int) -> None:
         """Notify the listeners before the last handlers, which may end the recorded run."""
@@ -416,15 +412,20 @@ class EngineClock:
         """Return whether to time an event fired by a thread that has not run the engine so far."""
         if event == Events.STARTED:
             return True
-        if not self.times.began:
-            if self._may_join and event in _CORE:
-                self._open(perf_counter_ns(), in_epoch=event in _IN_EPOCH)
+        if self._awaits_engine and (self.times.began or event in _CORE):
+            now_ns = perf_counter_ns()
+            in_epoch = self._paused_in_epoch
+            if not self.times.began:
+                self._open(now_ns)
                 self.at -= event == Events.ITERATION_STARTED  # already counted
-            return self.times.began
-        if self._paused_in_epoch is not None:
-            self.lap_ns = perf_counter_ns() if self._paused_in_epoch else 0
-            self.thread, self._paused_in_epoch = get_ident(), None
+                in_epoch = event not in _OUTSIDE_EPOCHS
+                self.times.epochs = int(in_epoch)
+            if in_epoch:
+                self.lap_ns = now_ns
+            self.thread, self._awaits_engine = get_ident(), False
             return True
+        if not self.times.began:
+            return False
         with LOCK:
             self.times.events_elsewhere += counts
             is_first, self._has_warned = not self._has_warned, True
@@ -438,6 +439,5 @@ class EngineClock:
     def _fail(self, error: Exception) -> None:
         """Stop measuring in this run, and warn once."""
         let_pass(error)
-        self.times, self.thread, self._may_join = RunTimes(), 0, False
-        self._paused_in_epoch = None
+        self.times, self.thread, self._awaits_engine = RunTimes(), 0, False
         log.warning("seamark: the time profiler stops measuring this run: %r", error)

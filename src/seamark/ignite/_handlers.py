@@ -58,6 +58,12 @@ def _is_several(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
+def _record_values(handler: Any, logger: Any, values: Any, step: Any, *names: str) -> None:
+    """Record series below the handler's tag, followed by further names."""
+    run, base = series_target_of(logger, type(handler).__name__)
+    record_series(run, values, step, join_path(base, handler.tag or "", *names))
+
+
 class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of any release
     """Record an engine's metrics, its output and attributes of its state.
 
@@ -97,7 +103,6 @@ class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of an
             )
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        run, base = series_target_of(logger, "OutputHandler")
         values = self._values(engine)
         step = self.global_step_transform(engine, event_name)
         try:
@@ -107,7 +112,7 @@ class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of an
                 f"global_step must be int or another real number, got {type(step)}. "
                 "Please check the output of global_step_transform."
             ) from None
-        record_series(run, values, step, join_path(base, self.tag or ""))
+        _record_values(self, logger, values, step)
 
     def _values(self, engine: Any) -> dict[Any, Any]:
         values: dict[Any, Any] = {}
@@ -145,11 +150,9 @@ class OptimizerParamsHandler(_host.base.BaseOptimizerParamsHandler):  # type: ig
         check_path(param_name)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        run, base = series_target_of(logger, "OptimizerParamsHandler")
         groups = enumerate(self.optimizer.param_groups)
         values = {f"group_{index}": group[self.param_name] for index, group in groups}
-        prefix = join_path(base, self.tag or "", self.param_name)
-        record_series(run, values, _own_step(engine, event_name), prefix)
+        _record_values(self, logger, values, _own_step(engine, event_name), self.param_name)
 
 
 class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any release
@@ -211,11 +214,10 @@ class WeightsScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  #
         _host.base.BaseWeightsScalarHandler.__init__(self, model, reduction, tag, whitelist)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        run, base = series_target_of(logger, type(self).__name__)
         name = getattr(self.reduction, "__name__", type(self.reduction).__name__)
         values = {path: self.reduction(_as_numbers(tensor)) for path, tensor in self._found()}
-        prefix = join_path(base, self.tag or "", f"{self._of}_{name}")
-        record_series(run, values, _own_step(engine, event_name), prefix)
+        step = _own_step(engine, event_name)
+        _record_values(self, logger, values, step, f"{self._of}_{name}")
 
 
 class GradsScalarHandler(WeightsScalarHandler):

@@ -13,33 +13,27 @@ from seamark.process.rank import current_rank
 from seamark.run.handler import Handler
 from seamark.run.run import Run
 
-
-def _import(*names: str) -> Any:
-    for name in names:
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "ignite":
-                raise
+# Of type Any, because classes of any release are inherited from.
+try:
+    engine: Any = importlib.import_module("ignite.engine")
+    idist: Any = importlib.import_module("ignite.distributed")
+    checkpoint: Any = importlib.import_module("ignite.handlers.checkpoint")
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "ignite":
+        raise
     raise MissingExtraError(
         "seamark.ignite needs pytorch-ignite, which is not installed: pip install 'seamark[ignite]'"
-    )
-
-
-engine: Final = _import("ignite.engine")
-idist: Final = _import("ignite.distributed")
-# The older location was removed in 0.5, where a forwarding module warns about it.
-base: Final = _import("ignite.handlers.base_logger", "ignite.contrib.handlers.base_logger")
-checkpoint: Final = _import("ignite.handlers.checkpoint")
+    ) from error
+try:
+    base: Any = importlib.import_module("ignite.handlers.base_logger")
+except ModuleNotFoundError:  # before 0.5
+    base = importlib.import_module("ignite.contrib.handlers.base_logger")
+VERSION: Final = str(importlib.import_module("ignite").__version__)
 
 
 def check_engine(given: Any, what: str) -> None:
     if not isinstance(given, engine.Engine):
         raise TypeError(f"Argument {what} should be ignite.engine.Engine, but given {type(given)}")
-
-
-def version() -> str:
-    return str(importlib.import_module("ignite").__version__)
 
 
 def idist_knows() -> bool:

@@ -174,7 +174,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         self._watch = EngineWatch(self)
         if self._run.ranks == "all" and connected():
             self.agree_on_run()
-        self._run.session.record_facts({_VERSION_PATH: Atom("string", _host.version())})
+        self._run.session.record_facts({_VERSION_PATH: Atom("string", _host.VERSION)})
 
     # ---------------------------------------------------------------- the run
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import logging
-import math
 import os
 import sys
 import weakref
@@ -20,14 +18,15 @@ from typing import Any, ClassVar, Final, Literal
 
 import ignite.handlers
 import torch
-from ignite.engine import Engine, Events
+from ignite.engine import Engine
 
 from seamark.errors import ArgumentError
 from seamark.ignite import _host
 from seamark.ignite._clock import EngineClock
-from seamark.ignite._times import IGNORED, EventTimes, RunTimes
+from seamark.ignite._times import EventTimes, RunTimes
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 from seamark.profiling import (
+    Breakdown,
     Durations,
     TimesInRun,
     TimeStat,
@@ -35,6 +34,7 @@ from seamark.profiling import (
     largest_cost,
     position_parts,
     table,
+    write_csv,
     write_long,
 )
 
@@ -47,7 +47,6 @@ class EngineProfiler(ABC):
     """Base of both profilers: engine, times of its latest run, files and records."""
 
     _kind: ClassVar[str]
-    _by_handler: ClassVar[bool]
     events_to_ignore: ClassVar[list[Any]] = []
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
@@ -87,8 +86,7 @@ class EngineProfiler(ABC):
             PathError: If the namespace is not a valid path.
         """
         _host.check_engine(engine, "engine")
-        attached = None if self._engine is None else self._engine()
-        if attached not in (None, engine):
+        if self._attached() not in (None, engine):
             raise ArgumentError(
                 f"engine: {type(self).__name__} measures one engine; create another for {engine!r}"
             )
@@ -99,33 +97,31 @@ class EngineProfiler(ABC):
 
     def detach(self, engine: Engine | None = None) -> None:
         """Stop measuring the engine and keep the measurements. May be called repeatedly."""
-        attached = None if self._engine is None else self._engine()
+        attached = self._attached()
         if attached is not None and engine in (None, attached):
+            self._engine = None  # what is pending is added to the times that the clock hands over
             EngineClock.of(attached).remove(self)
-            self._engine = None
+
+    def _attached(self) -> Engine | None:
+        return None if self._engine is None else self._engine()
 
     # ------------------------------------------------------------ called by the clock
-
-    @property
-    def due_ns(self) -> float:
-        """Time of the next call of `end_iteration`, by ``time.perf_counter_ns``."""
-        return math.inf if self._record is None else self._record.due_ns
 
     def begin(self, times: RunTimes) -> None:
         self.times = times
         self._is_summed_up = False
         if self._record is not None:
-            self._record.restart()
-            self._record.at_end(self._sum_up)  # an exception ends a run without an event
+            # An exception ends a run without an event.
+            self._record.restart(at_end=self._sum_up)
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
-        if self._record is not None:
+        if self._record is not None and now_ns >= self._record.due_ns:
             self._record.row(now_ns, self._sources(self.times), iteration)
 
     def end(self, times: RunTimes) -> None:
         """Record the summary, but not every time for an engine that runs often."""
         self.times = times
-        self._is_summed_up = False
+        self._is_summed_up = False  # a recorded run that rested has the times up to its rest
         if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
             self._sum_up()
 
@@ -136,19 +132,20 @@ class EngineProfiler(ABC):
             self._summed_up_ns = perf_counter_ns()
             iteration = position_parts(times.processing.last_at)[1]
             self._record.row(self._summed_up_ns, self._sources(times), iteration)
-            self._summarize(self._record)
+            self._record.summary(self._sources(times), self._breakdown(times))
 
-    def _summarize(self, record: TimesInRun) -> None:
-        times = self._times()
-        record.summary(self._sources(times), times.breakdown(by_handler=self._by_handler))
-
+    @abstractmethod
     def _sources(self, times: RunTimes) -> list[Durations]:
-        return times.sources(by_handler=self._by_handler)
+        """Return the times that are reported: the phases, followed by events or handlers."""
+
+    def _breakdown(self, times: RunTimes) -> Breakdown:
+        return times.breakdown(self._sources(times))
 
     # ------------------------------------------------------------ results
 
     def _times(self) -> RunTimes:
-        return self.times.now()
+        engine = self._attached()
+        return self.times.now(None if engine is None else EngineClock.of(engine).add_rest)
 
     def _reported(self) -> list[EventTimes]:
         events = list(self._times().events.values())
@@ -170,7 +167,7 @@ class EngineProfiler(ABC):
 
     def largest_cost(self) -> str:
         """Return a line that names the largest cost of an epoch."""
-        return largest_cost(self._times().breakdown(by_handler=self._by_handler))
+        return largest_cost(self._breakdown(self._times()))
 
     def table(self) -> str:
         """Return `stats` as a table, followed by the largest cost."""
@@ -186,8 +183,8 @@ class EngineProfiler(ABC):
         Arguments and errors are as in `attach`.
         """
         record = TimesInRun(run, namespace, self._kind)
-        if self.times.began:
-            self._summarize(record)
+        if (times := self._times()).began:
+            record.summary(self._sources(times), self._breakdown(times))
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -212,9 +209,7 @@ class EngineProfiler(ABC):
             return
         columns = self._columns(times)
         with Path(output_path).open("w", encoding="utf-8", newline="") as out:
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(zip_longest(*columns.values(), fillvalue=0.0))
+            write_csv(out, columns, zip_longest(*columns.values(), fillvalue=0.0))
 
     @abstractmethod
     def _columns(self, times: RunTimes) -> dict[str, Any]:
@@ -270,8 +265,16 @@ class BasicTimeProfiler(EngineProfiler):
     """
 
     _kind = "events"
-    _by_handler = False
-    events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
+    events_to_ignore: ClassVar[list[Any]] = ignite.handlers.BasicTimeProfiler.events_to_ignore
+
+    def _sources(self, times: RunTimes) -> list[Durations]:
+        # Events that Ignite's profilers ignore are left out unless they happened or have handlers.
+        events = list(times.events.values())
+        return times.phases() + [
+            one
+            for one in events
+            if one.key not in self.events_to_ignore or one.names or one.moments.count
+        ]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
         """Return aggregated times of the latest run, in seconds.
@@ -396,10 +399,12 @@ class HandlersTimeProfiler(EngineProfiler):
     """
 
     _kind = "handlers"
-    _by_handler = True
     EVENT_FILTER_THESHOLD_TIME: ClassVar[float] = 0.0001
     """Seconds. Kept for compatibility with Ignite and without effect: filters are evaluated
     directly."""
+
+    def _sources(self, times: RunTimes) -> list[Durations]:
+        return times.phases() + times.handlers()
 
     def get_results(self) -> list[list[Any]]:
         """Return aggregated times of the latest run, in seconds.

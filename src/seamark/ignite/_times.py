@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -14,16 +14,12 @@ from ignite.engine import Events
 
 from seamark.profiling import LOCK, Breakdown, Durations
 
-IGNORED: Final = frozenset(
-    {
-        "EXCEPTION_RAISED",
-        "TERMINATE",
-        "TERMINATE_SINGLE_EPOCH",
-        "DATALOADER_STOP_ITERATION",
-        "INTERRUPT",
-    }
-)
-"""Names of the events that Ignite's profilers ignore."""
+_PARTS: Final = {
+    "processing": "processing (the step itself)",
+    "dataflow": "dataflow (waiting for data)",
+    "event": "the handlers of {name}",
+    "handler": "the handler {name} on {event}",
+}
 
 _UNREAD: Final = 1024
 
@@ -63,14 +59,6 @@ class EventTimes(Durations):
     def happened(self, at: int) -> None:
         self.waiting.extend((at, self.spent_ns))
         self.spent_ns = 0
-
-    def settle(self) -> None:
-        """Add up the pending times of the handlers."""
-        handlers = list(self.handlers.values())
-        self.nested_ns = sum(one.nested_ns for one in handlers)
-        for one in handlers:
-            one.in_epochs_ns = one.own_ns - one.outside_ns
-        self.in_epochs_ns = sum(one.in_epochs_ns for one in handlers)
 
 
 class GpuTimes(Durations):
@@ -127,13 +115,7 @@ class RunTimes:
         events_elsewhere: Number of events fired by other threads, which are not timed.
     """
 
-    def __init__(
-        self,
-        state: Any = None,
-        gpu: GpuTimes | None = None,
-        epochs: int = 0,
-        rest: Callable[[], Callable[[RunTimes], None] | None] | None = None,
-    ) -> None:
+    def __init__(self, state: Any = None, gpu: GpuTimes | None = None) -> None:
         self.steps: list[int] = []
         self.processing = Durations("processing", "processing")
         self.dataflow = Durations("dataflow", "dataflow")
@@ -141,12 +123,7 @@ class RunTimes:
         self.gpu = gpu
         self.began = state is not None
         self.max_epochs: int | None = getattr(state, "max_epochs", None)
-        self.events_elsewhere = self.epochs_ns = 0
-        self.epochs = epochs
-        self._rest = rest
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_rest": None}
+        self.events_elsewhere = self.epochs = self.epochs_ns = 0
 
     def of_event(self, event: Any) -> EventTimes:
         with LOCK:
@@ -171,16 +148,14 @@ class RunTimes:
             for one in (event, *list(event.handlers.values())):
                 one.flush()
 
-    def now(self) -> RunTimes:
-        """Return a complete copy, after waiting for the device."""
+    def now(self, add_rest: Callable[[RunTimes], None] | None = None) -> RunTimes:
+        """Return a copy, with the times that a function adds, after waiting for the device."""
         self.flush()  # copying number by number is slow
         with LOCK:
             found = copy.deepcopy(self)
-        if self._rest is not None and (add := self._rest()) is not None:
-            add(found)
+        if add_rest is not None:
+            add_rest(found)
         found.flush()
-        for one in list(found.events.values()):
-            one.settle()
         return found
 
     # ------------------------------------------------------------ results
@@ -190,33 +165,17 @@ class RunTimes:
         found = [self.processing, self.dataflow]
         return found if self.gpu is None else [*found, self.gpu]
 
-    def sources(self, *, by_handler: bool) -> list[Durations]:
-        # Events that Ignite's profilers ignore are left out unless they happened or have handlers.
-        if by_handler:
-            return self.phases() + self.handlers()
-        return self.phases() + [
-            one
-            for one in list(self.events.values())
-            if one.name not in IGNORED or one.names or one.moments.count
-        ]
-
     def handlers(self) -> list[Durations]:
         events = list(self.events.values())
         return [one for event in events for one in list(event.handlers.values())]
 
-    def breakdown(self, *, by_handler: bool) -> Breakdown:
+    def breakdown(self, sources: Iterable[Durations]) -> Breakdown:
+        """Return the parts of a mean epoch: the time of each source by the wall clock."""
         parts = [
-            ("processing (the step itself)", self.processing.own_ns),
-            ("dataflow (waiting for data)", self.dataflow.own_ns),
+            (_PARTS[one.kind].format(name=one.name, event=one.event), one.in_epochs_ns)
+            for one in sources
+            if one.clock == "wall"
         ]
-        if by_handler:
-            parts += [
-                (f"the handler {one.name} on {one.event}", one.in_epochs_ns)
-                for one in self.handlers()
-            ]
-        else:
-            events = list(self.events.values())
-            parts += [(f"the handlers of {one.name}", one.in_epochs_ns) for one in events]
         epochs = max(1, self.epochs)
         in_seconds = tuple((name, ns / 1e9 / epochs) for name, ns in parts if ns > 0)
         whole_ns = max(self.epochs_ns, sum(ns for _, ns in parts))  # a step may be unfinished

@@ -137,8 +137,8 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         stack = self._stack
         if action_name in stack:  # unless an exception left it open in an earlier stage
             stack.remove(action_name)
-        if _EPOCH in self.current_actions or action_name == _EPOCH:
-            action.in_epochs_ns += took - inside
+        if _EPOCH not in self.current_actions and action_name != _EPOCH:
+            action.outside_ns += took - inside
         if stack and (parent := self.current_actions.get(stack[-1])) is not None:
             parent[1] += took
         if action_name == _BATCH and self._records and now >= self._records[0].due_ns:

@@ -26,6 +26,7 @@ from seamark.profiling.durations import (
     position_parts,
     summary_csv,
     table,
+    write_csv,
     write_long,
 )
 
@@ -46,5 +47,6 @@ __all__ = [
     "position_parts",
     "summary_csv",
     "table",
+    "write_csv",
     "write_long",
 ]

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
@@ -104,7 +104,7 @@ class Durations:
     Attributes:
         waiting: Pending positions and durations, alternating.
         nested_ns: Part of the total that is also timed elsewhere.
-        in_epochs_ns: Part of the rest within epochs; `outside_ns` is the other part.
+        outside_ns: Part of the rest that is not within an epoch.
         min_at: Position of the first minimum.
     """
 
@@ -113,7 +113,7 @@ class Durations:
     ) -> None:
         self.kind, self.name, self.event, self.clock = kind, name, event, clock
         self.waiting: list[int] = []  # extending an array is four times slower
-        self.nested_ns = self.in_epochs_ns = self.outside_ns = 0
+        self.nested_ns = self.outside_ns = 0
         self.min_at = self.max_at = self.last_at = 0
         self._limit = limit
         self._moments = Moments()
@@ -194,6 +194,11 @@ class Durations:
     def own_ns(self) -> int:
         """Sum without times that are also counted elsewhere."""
         return max(0, self.total_ns - self.nested_ns)
+
+    @property
+    def in_epochs_ns(self) -> int:
+        """Part of `own_ns` within epochs."""
+        return self.own_ns - self.outside_ns
 
     @property
     def series(self) -> str:
@@ -351,22 +356,26 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def summary_csv(stats: Iterable[TimeStat]) -> str:
     """Return statistics as CSV, one line each, with the columns of `TimeStat`."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(field.name for field in fields(TimeStat))
-    writer.writerows(astuple(one) for one in stats)
+    write_csv(out, [field.name for field in fields(TimeStat)], map(astuple, stats))
     return out.getvalue()
 
 
 def write_long(sources: Iterable[Durations], path: str | os.PathLike[str]) -> None:
     """Write one row for each kept duration: `LONG_COLUMNS`."""
+    rows = (
+        (one.kind, one.event, one.name, one.clock, *position_parts(at), f"{ns / 1e9:.9f}")
+        for one in sources
+        for _, at, ns in one.rows().T.tolist()
+    )
     with Path(path).open("w", encoding="utf-8", newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(LONG_COLUMNS)
-        for one in sources:
-            _, positions, durations = one.rows().tolist()
-            for at, ns in zip(positions, durations, strict=True):
-                named = (one.kind, one.event, one.name, one.clock)
-                writer.writerow((*named, *position_parts(at), f"{ns / 1e9:.9f}"))
+        write_csv(out, LONG_COLUMNS, rows)
+
+
+def write_csv(out: TextIO, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write rows as CSV below the names of their columns."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
 
 
 _INTERVAL_NS: Final = 10**9
@@ -391,7 +400,6 @@ class TimesInRun:
         self._namespace = join_path(check_path(namespace) if namespace != "" else "", kind)
         self.due_ns = 0
         self._recorded: dict[str, Moments] = {}
-        self._ends_with: Any = None
 
     @property
     def _run(self) -> Any:
@@ -406,19 +414,14 @@ class TimesInRun:
     def _session(self) -> Any:
         return self._run.get_root_object().session
 
-    def at_end(self, call: Callable[[], None]) -> None:
-        """Call a function when the run is about to end, once for each run."""
-        if self._ends_with is not self._session:
-            self._ends_with = self._session
-            self._session.before_end(call)
-
     def skip(self, sources: Iterable[Durations]) -> None:
         """Skip the durations up to now."""
         self._recorded.update((one.series, one.moments) for one in sources)
 
-    def restart(self) -> None:
-        """Restart with new durations of the same items."""
+    def restart(self, at_end: Callable[[], None]) -> None:
+        """Restart with new durations of the same items; call a function before the run ends."""
         self._recorded.clear()
+        self._session.before_end(at_end)
 
     def row(self, now_ns: int, sources: Iterable[Durations], step: float) -> None:
         """Record the means since the last row, in seconds, at one step."""

@@ -43,7 +43,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self.phase = NEW
         self._hooks: dict[str, list[Hook]] = {}
-        self._once: list[Hook] = []
+        self._once: dict[Hook, None] = {}
 
     def enter(self, phase: str) -> None:
         """Enter another phase without calling hooks."""
@@ -63,14 +63,17 @@ class Lifecycle:
             self._hooks.setdefault(name, []).append(hook)
 
     def before_end(self, hook: Hook) -> None:
-        """Register a hook that is called once, before the run next rests or stops."""
-        self._once.append(hook)
+        """Register a hook that is called once, before the run next rests or stops.
+
+        Registering it again before then has no effect.
+        """
+        self._once[hook] = None
 
     def call(self, name: str) -> None:
         """Call the hooks of a name; at the end in reverse order of registration. Never raises."""
         hooks = list(self._hooks.get(name, ()))
         if name in ("rest", "stop"):
-            once, self._once = self._once, []
+            once, self._once = self._once, {}
             hooks = [*once, *reversed(hooks)]
 
         for hook in hooks:

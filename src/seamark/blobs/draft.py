@@ -96,16 +96,7 @@ class DraftBlobs:
             return map(self._store_part, parts)
 
     def _store_part(self, paths: Iterable[str]) -> list[tuple[str, int]]:
-        found = []
-        for path in paths:
-            if self._failed:
-                break
-            try:
-                found.append(self._store(path))
-            except BaseException:
-                self._failed = True
-                raise
-        return found
+        return [self._store(path) for path in paths if not self._failed]
 
     def sync(self) -> None:
         """Force the contents and their names to disk."""

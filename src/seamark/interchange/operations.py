@@ -42,7 +42,6 @@ _MAX_WAITING: Final = 100_000
 _CHARACTERS_PER_POINT: Final = 50
 """Number of characters of text that count as one point."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MAX_UNIT_CHARACTERS: Final = 1000
 _MILLISECOND_NS: Final = 1_000_000
 _INT64_LIMIT: Final = 1 << 63
 _LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom:json"})
@@ -231,15 +230,6 @@ class Operations:
         self._to.op({"op": "clear", "path": path})
         self._to.steps.pop(path, None)
 
-    def _configure(self, path: str, what: Mapping[str, Any]) -> None:
-        self.expect(path, "float_series")
-        known: dict[str, Any] = {
-            name: float(what[name]) for name in ("min", "max") if what.get(name) is not None
-        }
-        if what.get("unit") is not None:
-            known["unit"] = escape(str(what["unit"])[:_MAX_UNIT_CHARACTERS])
-        self._to.op({"op": "series_config", "path": path, **known})
-
     # ------------------------------------------------------------------ sets, files, artifacts
 
     def _change_set(self, path: str, op: str, values: Collection[Any]) -> None:
@@ -284,11 +274,12 @@ class Operations:
         "logImages": ("file_series", _log_images, {}),
     }
     """Family, method and dummy value of each operation that appends to a series."""
-    _ACTIONS: ClassVar[dict[str, Callable[[Operations, str, Any], None]]] = {
+    _ACTIONS: ClassVar[dict[str, Callable[[Operations, str, Any], object]]] = {
         "clearFloatSeries": _clear_series,
         "clearStringSeries": _clear_series,
         "clearImageSeries": _clear_series,
-        "configFloatSeries": _configure,
+        # Bounds and unit of a chart are not recorded.
+        "configFloatSeries": lambda self, path, _: self.expect(path, "float_series"),
         "insertStrings": lambda self, path, what: self._change_set(path, "add", what["values"]),
         "removeStrings": lambda self, path, what: self._change_set(path, "remove", what["values"]),
         "clearStringSet": lambda self, path, _: self._change_set(path, "assign_set", ()),

@@ -28,6 +28,10 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
 _URL_USER: Final = re.compile(r"//[^/#]*@")
 
 
+FileRecord = Mapping[str, Any]
+"""FILE record of a journal."""
+
+
 class FileFilter(Protocol):
     """Function that decides whether files and folders below a given folder belong to a file set."""
 
@@ -151,7 +155,7 @@ def is_below(folder: RunFolder, path: str) -> bool:
     return any(path.startswith(home + os.sep) for home in homes)
 
 
-def find_inside(folder: RunFolder, file: Mapping[str, Any]) -> InRun | None:
+def find_inside(folder: RunFolder, file: FileRecord) -> InRun | None:
     """Return the location of a FILE record's ``ref`` in the run folder; None if not found there."""
     found = _locate(folder, file["inside"]) if "inside" in file else None
     if found is None or stat.S_ISDIR(found.status.st_mode) != bool(file.get("dir")):

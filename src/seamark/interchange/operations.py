@@ -20,6 +20,9 @@ from seamark.journal.format import is_long
 from seamark.paths import check_series_path, is_inside
 from seamark.values import Atom, encode_atom, escape
 
+Fields = Mapping[str, Any]
+"""Fields of an operation, of one of its points, or of a record."""
+
 
 class RefusedError(Exception):
     """Error in a single operation; the other operations of its batch are applied."""
@@ -124,15 +127,13 @@ class Operations:
             raise _kind_conflict(there, family)
         return there
 
-    def put(self, path: str, family: str, record: Mapping[str, Any]) -> None:
+    def put(self, path: str, family: str, record: Fields) -> None:
         """Put a file or an artifact at a path; `record` is the operation without the path."""
         self.expect(path, family)
         self._to.op({**record, "path": path})
         self._to.kinds[path] = family
 
-    def put_members(
-        self, path: str, members: Mapping[str, Mapping[str, Any]], *, reset: bool = False
-    ) -> None:
+    def put_members(self, path: str, members: Mapping[str, Fields], *, reset: bool = False) -> None:
         """Add files to a set of files, or with `reset` replace all of its files."""
         if reset and self._to.kinds.get(path) == "file_set":
             self._delete(path, {})
@@ -159,12 +160,12 @@ class Operations:
 
     # ------------------------------------------------------------------ series
 
-    def time_of(self, entry: Mapping[str, Any]) -> int:
+    def time_of(self, entry: Fields) -> int:
         """Return the time of a point, ns since the Unix epoch."""
         return checked_time(int(entry["timestampMilliseconds"]) * _MILLISECOND_NS)
 
     def _points(
-        self, path: str, entries: Sequence[Mapping[str, Any]], family: str
+        self, path: str, entries: Sequence[Fields], family: str
     ) -> tuple[list[float], list[int]]:
         self.expect(check_series_path(path), family)
         steps, times = [], []
@@ -185,7 +186,7 @@ class Operations:
         self.has_logged = True
         return steps, times
 
-    def _log_floats(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _log_floats(self, path: str, entries: Sequence[Fields]) -> None:
         # Points of one path become one column, even if others are in between.
         values = [float(each["value"]) for each in entries]
         steps, times = self._points(path, entries, "float_series")
@@ -195,7 +196,7 @@ class Operations:
         column[2].extend(times)
         self._count_waiting(len(values))
 
-    def _log_strings(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _log_strings(self, path: str, entries: Sequence[Fields]) -> None:
         texts = [escape(str(each["value"])) for each in entries]
         steps, times = self._points(path, entries, "string_series")
         values = [self._blob(text) if is_long(text) else text for text in texts]
@@ -207,7 +208,7 @@ class Operations:
         if self._waiting >= _MAX_WAITING:
             self.flush()
 
-    def _log_images(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _log_images(self, path: str, entries: Sequence[Fields]) -> None:
         self.flush()
         values = [each["value"] for each in entries]
         contents = [base64.b64decode(one.get("data") or "", validate=True) for one in values]
@@ -221,7 +222,7 @@ class Operations:
                     record[name] = escape(str(value[name]))
             self._to.op({**record, "file": {**file, "sha256": self._keep(data)}})
 
-    def _clear_series(self, path: str, _: Mapping[str, Any]) -> None:
+    def _clear_series(self, path: str, _: Fields) -> None:
         there = self._to.kinds.get(path)
         if there is None:
             return
@@ -238,14 +239,14 @@ class Operations:
             texts = [escape(str(each)) for each in values]
             self.put(path, "string_set", {"op": op, "values": texts})
 
-    def _delete(self, path: str, _: Mapping[str, Any]) -> None:
+    def _delete(self, path: str, _: Fields) -> None:
         if path.startswith("sys/"):
             raise RefusedError("fields below sys/ cannot be deleted")
         if self._to.kinds.get(path) is not None:
             self._to.op({"op": "delete", "paths": [path]})
             self._to.removed(path)
 
-    def _delete_files(self, path: str, what: Mapping[str, Any]) -> None:
+    def _delete_files(self, path: str, what: Fields) -> None:
         self.expect(path, "file_set")
         given = [str(each).strip("/") for each in what["filePaths"]]
         members = self._members(path)
@@ -257,14 +258,14 @@ class Operations:
         """Return the names of the files in a set of files."""
         raise NotImplementedError
 
-    def _tracked(self, digest: str) -> Mapping[str, Any]:
+    def _tracked(self, digest: str) -> Fields:
         """Return kind, files, references and hash of the artifact with a given hash."""
         raise NotImplementedError
 
-    def _put_artifact(self, path: str, what: Mapping[str, Any]) -> None:
+    def _put_artifact(self, path: str, what: Fields) -> None:
         self.put(path, "artifact", {"op": "artifact", **self._tracked(str(what["hash"]))})
 
-    def _clear_artifact(self, path: str, _: Mapping[str, Any]) -> None:
+    def _clear_artifact(self, path: str, _: Fields) -> None:
         empty = {"files": [], "references": [], "hash": hashlib.sha256(b"").hexdigest()}
         self.put(path, "artifact", {"op": "artifact", "kind": "tracked", **empty})
 
@@ -313,7 +314,7 @@ _ASSIGNED: Final[dict[str, tuple[str, tuple[type, ...], Callable[[Any], Any]]]] 
 """Kind, accepted types and conversion of each operation that assigns a value."""
 
 
-def _assigned_value(verb: str, what: Mapping[str, Any]) -> tuple[str, Any]:
+def _assigned_value(verb: str, what: Fields) -> tuple[str, Any]:
     kind, types, convert = _ASSIGNED[verb]
     value = what["valueMilliseconds" if verb == "assignDatetime" else "value"]
     if type(value) not in types:

@@ -14,14 +14,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, ClassVar, Final
 
 from seamark.errors import ArgumentError, PathError
-from seamark.interchange.draft import Records
+from seamark.interchange.draft import Fields, Records
 from seamark.interchange.found import extension_of
 from seamark.journal.format import is_long
 from seamark.paths import check_series_path, is_inside
 from seamark.values import Atom, encode_atom, escape
-
-Fields = Mapping[str, Any]
-"""Fields of an operation, of one of its points, or of a record."""
 
 
 class RefusedError(Exception):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
-from seamark.interchange.draft import Draft, ImportedJournal
+from seamark.interchange.draft import Draft, Fields, ImportedJournal
 from seamark.interchange.found import (
     Notes,
     Places,
@@ -27,7 +27,6 @@ from seamark.interchange.found import (
 )
 from seamark.interchange.operations import (
     OPERATION_ERRORS,
-    Fields,
     Operations,
     State,
     checked_time,

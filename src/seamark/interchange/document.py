@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError, ValueKindError
-from seamark.interchange.draft import Draft, run_exists_error
+from seamark.interchange.draft import Draft, Fields, run_exists_error
 from seamark.interchange.rebuilt import (
     Columns,
     DocumentWriter,
@@ -166,7 +166,7 @@ class DocumentRun:
 
     # ---------------------------------------------------------------- checks
 
-    def _check(self, document: Mapping[str, Any]) -> None:
+    def _check(self, document: Fields) -> None:
         where = place_in(self._where, "attributes")
         attributes = expect_type(document.get("attributes"), Mapping, where, "an object")
         for path, one in attributes.items():
@@ -226,9 +226,7 @@ class DocumentRun:
                 self._contents.changes.append((time_ns, path, atom))
         self._contents.changes.sort(key=lambda one: one[0])
 
-    def _attribute(
-        self, document: Mapping[str, Any], path: str, one: Mapping[str, Any], where: str
-    ) -> None:
+    def _attribute(self, document: Fields, path: str, one: Fields, where: str) -> None:
         family = one.get("family")
         if family == "atom":
             self._contents.atoms[path] = _atom(one.get("type"), one.get("value"), where)
@@ -241,7 +239,7 @@ class DocumentRun:
         else:
             raise mismatch(place_in(where, "family"), "a known family of values", family)
 
-    def _series(self, document: Mapping[str, Any], part: str, path: str) -> None:
+    def _series(self, document: Fields, part: str, path: str) -> None:
         where = place_in(self._where, part)
         words = f"an object with the points of {path!r:.200}"
         given = expect_type(document.get(part), Mapping, where, words)
@@ -260,7 +258,7 @@ def _placed(where: str, expected: str = "a valid value") -> Iterator[None]:
         raise ArgumentError(f"{where}: expected {expected}: {error}") from error
 
 
-def _name(document: Mapping[str, Any], key: str, where: str, check: Callable[[str], object]) -> str:
+def _name(document: Fields, key: str, where: str, check: Callable[[str], object]) -> str:
     found = document.get(key)
     if not isinstance(found, str) or not found:
         raise mismatch(place_in(where, key), "a name", found)

@@ -57,7 +57,7 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 Fields = Mapping[str, Any]
-"""Fields of an operation, of one of its points, or of a record."""
+"""Fields of a JSON object, such as a document, an operation, a point or a record."""
 
 
 def writer_of(uid: bytes) -> str:

@@ -237,17 +237,20 @@ def _import(source: Source, done: Imported) -> None:
     try:
         run = source.open()
         called = run.called
+        if not run.missing():
+            done.there += 1
+            if remark := run.note():
+                done.notes.add(remark, called)
+            return
         notes = Notes()
         with contextlib.closing(Draft(run.folder)) as draft:
-            if run.missing():
-                run.write(draft, notes)
-                draft.finish()
-                done.runs.append((run.folder.project, run.folder.run))
-            else:
+            if not run.missing():  # another import finished it meanwhile
                 done.there += 1
-                if remark := run.note():
-                    notes.add(remark, called)
+                return
+            run.write(draft, notes)
+            draft.finish()
         done.notes.join(notes)
+        done.runs.append((run.folder.project, run.folder.run))
     except Exception as error:  # noqa: BLE001 - a damaged source must not stop the import of others
         let_pass(error)
         done.problems.append(_describe(called, error))

@@ -95,10 +95,16 @@ def from_json(context: click.Context, path: Path, project: str | None) -> None:
     runs = [DocumentRun(root, one, project, where) for where, one in documents]
     for run in runs:
         run.expect_new()
+    done, total = 0, sum(run.points for run in runs)
     with progress_bar("Importing") as progress:
-        for number, run in enumerate(runs, 1):
-            run.make()
-            progress(number, len(runs))
+
+        def add(count: int) -> None:
+            nonlocal done
+            done += count
+            progress(done, total)
+
+        for run in runs:
+            run.make(add)
     note(f"imported {plural(len(runs), 'run')} to {root}")
 
 

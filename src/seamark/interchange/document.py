@@ -137,14 +137,17 @@ class DocumentRun:
         self.folder = RunFolder(root, to, self._names[1])
         self._contents = _Contents()
         self._check(document)
+        self.points = sum(len(one.step) for one in self._contents.series.values())
 
     def expect_new(self) -> None:
         """Raise RunExistsError if the run already exists."""
         if self.folder.path.exists():
             raise run_exists_error(self.folder)
 
-    def make(self) -> RunFolder:
+    def make(self, progress: Callable[[int], None] = lambda _: None) -> RunFolder:
         """Create the run and return its folder; the run becomes visible when it is complete.
+
+        ``progress`` is called with the number of points written since its last call.
 
         Raises:
             RunExistsError: If the project already has a run with this id.
@@ -159,6 +162,7 @@ class DocumentRun:
             made.values(held.atoms, held.ops)
             for (family, path), columns in held.series.items():
                 made.series(family, path, columns)
+                progress(len(columns.step))
             made.changes(held.changes)
             made.close()
             draft.finish(alone=True)

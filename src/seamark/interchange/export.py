@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from seamark.interchange.draft import Draft, ImportedJournal
-    from seamark.interchange.found import Notes
+    from seamark.interchange.found import Notes, Progress
 
 
 _INVALID: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -192,7 +192,7 @@ class ExportedRun:
 
     # ---------------------------------------------------------------- writing
 
-    def write(self, draft: Draft, notes: Notes) -> None:
+    def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
         """See `FoundRun.write`."""
         created, modified = self._created(), self._time("sys/modification_time")
         header = {
@@ -208,7 +208,7 @@ class ExportedRun:
         journal = draft.journal(self._uids[0], header, created)
         rows = _Rows(journal, draft, notes, self._base, self._zone)
         for path in self._parts:
-            self._part(path, rows)
+            self._part(path, rows, progress)
         if self._system.get("sys/archived") is True:
             journal.assign({"sys/trashed": Atom("bool", value=True)})
         failed = self._system.get("sys/failed") is True
@@ -231,12 +231,18 @@ class ExportedRun:
             return created + int(running * 1e9)
         return modified or max(created, last)
 
-    def _part(self, path: Path, rows: _Rows) -> None:
+    def _part(self, path: Path, rows: _Rows, progress: Progress) -> None:
         with _opened(path) as file:
+            total = max(1, file.metadata.num_rows)
+            size, done, reported = path.stat().st_size, 0, 0
             for batch in file.iter_batches(_BATCH_ROWS):
                 if batch.num_rows:
                     self._expect_one_run(batch)
                     rows.add(batch)
+                done += batch.num_rows
+                read = size * done // total
+                progress(read - reported)
+                reported = read
 
     def _expect_one_run(self, batch: pa.RecordBatch) -> None:
         for column, wanted in (("project_id", self._source), ("run_id", self.called)):

@@ -11,7 +11,7 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
@@ -22,6 +22,8 @@ from seamark.journal.folder import RunFolder, hashed_run_id, journal_name
 from seamark.journal.safe import is_folder, open_file, parts_of
 from seamark.paths import check_path, is_derived
 
+Progress = Callable[[int], None]
+"""Function that takes the number of source bytes read since its last call."""
 REFUSED: Final = "refused files: outside the permitted folders, or behind links"
 MISSING: Final = "missing files"
 _ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError)
@@ -87,7 +89,7 @@ class FoundRun(Protocol):
     def summary(self) -> RunSummary:
         """Return a summary without reading the whole run; it may raise any error."""
 
-    def write(self, draft: Draft, notes: Notes) -> None:
+    def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
         """Write the missing journals; it may raise any error."""
 
 

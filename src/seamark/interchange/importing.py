@@ -215,24 +215,28 @@ def _preview(run: FoundRun) -> Listed:
 def import_runs(
     sources: Sequence[Source], progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> Imported:
-    """Import runs, one after the other.
-
-    ``progress`` is called after each run, with the bytes of all runs so far and in total.
+    """Import runs, one after the other; ``progress`` is called with bytes read and known in total.
 
     An interrupted import can be repeated: existing data is not written again, and a run becomes
     visible only when it is complete.
     """
     done = Imported()
-    read = 0
-    total = sum(source.size for source in sources)
+    total, before = sum(source.size for source in sources), 0
     for source in sources:
-        _import(source, done)
-        read += source.size
-        progress(read, total)
+        read = before
+
+        def add(size: int) -> None:
+            nonlocal read
+            read += size
+            progress(read, max(total, read))
+
+        _import(source, done, add)
+        before += source.size
+        progress(before, total)
     return done
 
 
-def _import(source: Source, done: Imported) -> None:
+def _import(source: Source, done: Imported, add: Callable[[int], None]) -> None:
     called = source.called
     try:
         run = source.open()
@@ -247,7 +251,7 @@ def _import(source: Source, done: Imported) -> None:
             if not run.missing():  # another import finished it meanwhile
                 done.there += 1
                 return
-            run.write(draft, notes)
+            run.write(draft, notes, add)
             draft.finish()
         done.notes.join(notes)
         done.runs.append((run.folder.project, run.folder.run))

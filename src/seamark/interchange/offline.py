@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from seamark.interchange.draft import Draft
-from seamark.interchange.found import Notes, Places, RunSummary, run_id_of, uid_of
+from seamark.interchange.found import Notes, Places, Progress, RunSummary, run_id_of, uid_of
 from seamark.interchange.replay import Memory, Replay
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
@@ -47,10 +47,12 @@ def logs_in(folder: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def operations(logs: Sequence[Path], notes: Notes) -> Iterator[tuple[int, int, dict[str, Any]]]:
+def operations(
+    logs: Sequence[Path], notes: Notes, progress: Progress
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Yield number, time (ns since the Unix epoch; 0: none) and operation; note damaged ones."""
     for log in logs:
-        for found in _objects(log, notes):
+        for found in _objects(log, notes, progress):
             version: Any = found.get("version")
             operation: Any = found.get("obj")
             known = type(version) is int and isinstance(operation, dict)
@@ -65,7 +67,7 @@ def _ns(seconds: Any) -> int:
     return round(seconds * 1e6) * 1000 if good else 0
 
 
-def _objects(log: Path, notes: Notes) -> Iterator[dict[str, Any]]:
+def _objects(log: Path, notes: Notes, progress: Progress) -> Iterator[dict[str, Any]]:
     decode = json.JSONDecoder().raw_decode
     with os.fdopen(open_file(log, 1), "rb") as file:
         text = file.read(_MAX_LOG_BYTES).decode("utf-8", "replace")
@@ -79,6 +81,7 @@ def _objects(log: Path, notes: Notes) -> Iterator[dict[str, Any]]:
             end = len(text) if match is None else match.start()
         else:
             yield operation if isinstance(operation, dict) else {}
+        progress(end - start)
         start = end
 
 
@@ -194,7 +197,7 @@ class ClientRun:
         """See `FoundRun.summary`."""
         name, rows = "", 0
         first = self._folders[0]
-        for _, _, operation in operations(self._logs[first.path], Notes()):
+        for _, _, operation in operations(self._logs[first.path], Notes(), lambda _: None):
             if operation.get("path") == ["sys", "name"]:
                 name = str(operation.get("value") or "")
             rows += 1
@@ -202,28 +205,28 @@ class ClientRun:
             rows += self._last[other.path]
         return RunSummary(name, first.created_ns, rows)
 
-    def write(self, draft: Draft, notes: Notes) -> None:
+    def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
         """See `FoundRun.write`."""
         done = self._imported()
         memory = Memory()
         for folder in self._folders:
-            self._write(folder, done.get(folder.path.name, 0), memory, draft, notes)
+            self._write(folder, done.get(folder.path.name, 0), memory, (draft, notes, progress))
 
     def _write(
         self,
         folder: ClientFolder,
         after: int,
         memory: Memory,
-        draft: Draft,
-        notes: Notes,
+        to: tuple[Draft, Notes, Progress],
     ) -> None:
+        draft, notes, progress = to
         logs, last = self._logs[folder.path], self._last[folder.path]
         if not last:
             return
         memory.journal = None
         replay = Replay(draft, folder.path, self.called, self._places, memory)
         t = folder.created_ns
-        for version, at, operation in operations(logs, notes):
+        for version, at, operation in operations(logs, notes, progress):
             if version > last:  # a process is adding operations, left to the next import
                 break
             t = max(t, at)
@@ -257,7 +260,7 @@ class ClientRun:
 
 def _last_version(logs: Sequence[Path]) -> int:
     for log in reversed(logs):
-        versions = [version for version, _, _ in operations([log], Notes())]
+        versions = [version for version, _, _ in operations([log], Notes(), lambda _: None)]
         if versions:
             return versions[-1]
     return 0

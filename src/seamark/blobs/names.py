@@ -13,7 +13,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
@@ -167,10 +167,20 @@ def moved_path(folder: RunFolder, path: str) -> str:
     """Return the new location of a path after the run folder moved; else the path itself."""
     if is_below(folder, path):
         return path
-    whole = os.path.abspath(path).replace(os.sep, "/")
-    _, _, name = whole.partition(f"/{folder.project}/{folder.run}/")
-    found = _locate(folder, name)
-    return path if found is None else str(found.path)
+    for name in _paths_below_run(folder, os.path.abspath(path)):
+        if (found := _locate(folder, name)) is not None:
+            return str(found.path)
+    return path
+
+
+def _paths_below_run(folder: RunFolder, path: str) -> Iterator[str]:
+    """Yield the rest of a path after each ``<project>/<run id>/`` in it."""
+    path = path.replace(os.sep, "/")
+    mark = f"/{folder.project}/{folder.run}/"
+    at = path.find(mark)
+    while at >= 0:
+        yield path[at + len(mark) :]
+        at = path.find(mark, at + 1)
 
 
 def _locate(folder: RunFolder, name: str) -> InRun | None:

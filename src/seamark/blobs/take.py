@@ -56,9 +56,6 @@ SMALL: Final = 4 << 20
 _CLOCK_REALTIME_COARSE: Final = 5  # linux/time.h; the clock of file systems
 _HAS_COARSE_CLOCK: Final = sys.platform == "linux"
 _TICK_S: Final = 0.01
-_WAIT_NS: Final = 1_000_000
-_MAX_WAITS: Final = 20
-"""Number of waits, two ticks in total, after which a file still counts as being written."""
 _MAX_ATTEMPTS: Final = 3
 _MAX_SOURCES: Final = 4096
 """Maximum number of remembered source files."""
@@ -66,6 +63,26 @@ _MAX_SOURCES: Final = 4096
 
 class ChangedError(Exception):
     """A source was rewritten before its bytes were copied."""
+
+
+class TickWait:
+    """Limit on the time spent waiting for clock ticks: two ticks in total, even for many files.
+
+    The clock of a file server may be ahead, so that the times of its files are in the future.
+    """
+
+    def __init__(self) -> None:
+        self._end: float | None = None
+
+    def wait(self) -> bool:
+        """Wait a moment; return False if the limit was reached."""
+        now = time.monotonic()
+        if self._end is None:
+            self._end = now + 2 * _TICK_S
+        if now > self._end:
+            return False
+        time.sleep(_TICK_S / 10)
+        return True
 
 
 @dataclass(slots=True)
@@ -189,18 +206,12 @@ def _status(fd: int) -> tuple[os.stat_result, bool]:
     return found, found.st_mtime_ns < tick
 
 
-def _stable_status(fd: int) -> tuple[Stamp, bool]:
-    """Return the stamp as `_status` does, after the tick of the last change if it ends soon.
-
-    It does not end while another process writes, nor if the clock of a file server is far ahead.
-    """
-    latest = _tick_ns() + _MAX_WAITS * _WAIT_NS
-    for _ in range(_MAX_WAITS):
+def _stable_status(fd: int, ticks: TickWait) -> tuple[Stamp, bool]:
+    """Return the stamp as `_status` does, after the tick of the last change if it ends soon."""
+    while True:
         found, settled = _status(fd)
-        if settled or found.st_mtime_ns > latest:
-            break
-        time.sleep(_WAIT_NS / 1e9)
-    return Stamp.of(found), settled
+        if settled or not ticks.wait():
+            return Stamp.of(found), settled
 
 
 def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
@@ -217,15 +228,17 @@ def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
         return None if len(content) > SMALL else (content, found, False)
 
 
-def take(source: str, staged: Path, *, copy: bool = False, scarce: bool = False) -> HeldFile:
-    """Stage a large file; ``source`` is a resolved absolute path.
+def take(
+    source: str, staged: Path, ticks: TickWait, *, copy: bool = False, scarce: bool = False
+) -> HeldFile:
+    """Stage a large file; ``source`` is a resolved absolute path, ``ticks`` are shared.
 
     ``copy``: copy it now, because it is known to be rewritten in place. ``scarce``: many files are
     open, so copy it rather than keep it open. Raises ChangedError if the file is rewritten
     meanwhile.
     """
     with closing_fd(open_source(source)) as fd:
-        stamp, settled = _stable_status(fd)
+        stamp, settled = _stable_status(fd, ticks)
         taken = HeldFile(source, stamp, settled=settled)
         try:
             taken.private = _try_copy(fd, staged, copy=copy)

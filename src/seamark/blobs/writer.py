@@ -33,6 +33,7 @@ from seamark.blobs.take import (
     ChangedError,
     HeldFile,
     Sources,
+    TickWait,
     read_small,
     resolve_source,
     take,
@@ -422,6 +423,7 @@ class BlobWriter:
         return recorded
 
     def _stage_all(self, pending: Pending, inside: Mapping[str, str], staged: Path) -> None:
+        ticks = TickWait()
         for name, each in inside.items():
             source, target = os.path.realpath(each), staged / name
             with quietly(only=OSError):  # without the folder, descriptors preserve the files
@@ -431,9 +433,9 @@ class BlobWriter:
                 held = [*self._pending, pending]
                 opened = sum(file.fd is not None for one in held for file in one.files.values())
             try:
-                taken = take(source, target, copy=copy, scarce=opened >= _MAX_OPEN_FILES)
+                taken = take(source, target, ticks, copy=copy, scarce=opened >= _MAX_OPEN_FILES)
             except ChangedError:  # another process is writing the file
-                taken = take(source, target)
+                taken = take(source, target, ticks)
             pending.files[name] = taken
 
     def _record_pending(self, pending: Pending, place: _Place, token: str) -> bool:

@@ -1,7 +1,8 @@
 """Names of files: references, members of file sets, and files inside the run folder.
 
 A recorded absolute path becomes wrong when the run folder is moved or copied. Therefore the record
-also has the path relative to the run folder (``inside``), which readers try first.
+also has the path relative to the run folder (``inside``), which readers try first. Records of
+earlier versions lack it; for them, the part after ``<project>/<run id>`` is used instead.
 
 Names may come from an untrusted source: links are not followed, and only regular files and folders
 are opened.
@@ -151,16 +152,19 @@ def inside_of(folder: RunFolder, path: str) -> str | None:
 
 def is_below(folder: RunFolder, path: str) -> bool:
     """Return whether an absolute path is below the current run folder, without resolving links."""
-    homes = str(folder.path), os.path.realpath(folder.path)
-    return any(path.startswith(home + os.sep) for home in homes)
+    return any(path.startswith(home + os.sep) for home in _run_paths(folder))
 
 
 def find_inside(folder: RunFolder, file: FileRecord) -> InRun | None:
     """Return the location of a FILE record's ``ref`` in the run folder; None if not found there."""
-    found = _locate(folder, file["inside"]) if "inside" in file else None
-    if found is None or stat.S_ISDIR(found.status.st_mode) != bool(file.get("dir")):
-        return None
-    return found
+    for name, guessed in _candidates(folder, file):
+        found = _locate(folder, name)
+        if found is None or stat.S_ISDIR(found.status.st_mode) != bool(file.get("dir")):
+            continue
+        if guessed and not file.get("dir") and found.status.st_size != file.get("size"):
+            continue
+        return found
+    return None
 
 
 def moved_path(folder: RunFolder, path: str) -> str:
@@ -171,6 +175,24 @@ def moved_path(folder: RunFolder, path: str) -> str:
         if (found := _locate(folder, name)) is not None:
             return str(found.path)
     return path
+
+
+def _candidates(folder: RunFolder, file: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    if "inside" in file:
+        yield file["inside"], False
+        return
+    here = local_path(file["ref"])
+    if here is None:
+        return
+    for home in _run_paths(folder):
+        if here.startswith(home + os.sep):
+            yield here[len(home) + 1 :].replace(os.sep, "/"), False
+    for name in _paths_below_run(folder, here):
+        yield name, True
+
+
+def _run_paths(folder: RunFolder) -> tuple[str, str]:
+    return str(folder.path), os.path.realpath(folder.path)
 
 
 def _paths_below_run(folder: RunFolder, path: str) -> Iterator[str]:

@@ -163,7 +163,6 @@ class ClientRun:
         run = run_id_of(project, ("neptune client", self.called), None)
         self.folder = RunFolder(root, project, run)
         self._logs = {one.path: logs_in(one.path) for one in self._folders}
-        self._last = {path: _last_version(logs) for path, logs in self._logs.items()}
         self.size = sum(log.stat().st_size for logs in self._logs.values() for log in logs)
 
     def missing(self) -> list[bytes]:
@@ -172,7 +171,7 @@ class ClientRun:
         return [
             self._uid(folder, done.get(folder.path.name, 0))
             for folder in self._folders
-            if self._last[folder.path] > done.get(folder.path.name, 0)
+            if _last_version(self._logs[folder.path]) > done.get(folder.path.name, 0)
         ]
 
     def _uid(self, folder: ClientFolder, after: int) -> bytes:
@@ -202,7 +201,7 @@ class ClientRun:
                 name = str(operation.get("value") or "")
             rows += 1
         for other in self._folders[1:]:
-            rows += self._last[other.path]
+            rows += _last_version(self._logs[other.path])
         return RunSummary(name, first.created_ns, rows)
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
@@ -220,7 +219,8 @@ class ClientRun:
         to: tuple[Draft, Notes, Progress],
     ) -> None:
         draft, notes, progress = to
-        logs, last = self._logs[folder.path], self._last[folder.path]
+        logs = self._logs[folder.path]
+        last = _last_version(logs)
         if not last:
             return
         memory.journal = None
@@ -258,9 +258,22 @@ class ClientRun:
         }
 
 
+_TAIL_BYTES: Final = 1 << 16
+_VERSION: Final = re.compile(rb'"version": ?([0-9]{1,18})[,}]')
+
+
 def _last_version(logs: Sequence[Path]) -> int:
+    # The end of the last log contains it, unless its last operation is very long.
     for log in reversed(logs):
-        versions = [version for version, _, _ in operations([log], Notes(), lambda _: None)]
-        if versions:
-            return versions[-1]
+        with os.fdopen(open_file(log, 1), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            tail = file.read(_TAIL_BYTES).rstrip()
+        if tail.endswith(b"}") and (found := _VERSION.findall(tail[-200:])):
+            return int(found[-1])
+        last = 0
+        for version, _, _ in operations([log], Notes(), lambda _: None):
+            last = version
+        if last:
+            return last
     return 0

@@ -104,7 +104,16 @@ class DraftBlobs:
             return map(self._store_part, parts)
 
     def _store_part(self, paths: Iterable[str]) -> list[tuple[str, int]]:
-        return [self._store(path) for path in paths if not self._failed]
+        found = []
+        for path in paths:
+            if self._failed:
+                break
+            try:
+                found.append(self._store(path))
+            except BaseException:
+                self._failed = True
+                raise
+        return found
 
     def sync(self) -> None:
         """Force the contents and their names to disk."""

@@ -31,15 +31,7 @@ from seamark.blobs.store import (
 )
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.folder import RunFolder
-from seamark.journal.safe import (
-    closing_fd,
-    fits,
-    make_folder,
-    names_in,
-    open_folder,
-    open_in,
-    sync_folder,
-)
+from seamark.journal.safe import closing_fd, fits, make_folder, open_folder, open_in, sync_folder
 from seamark.process.interrupts import quietly
 
 _READ_BYTES: Final = 1 << 20
@@ -126,10 +118,11 @@ class DraftBlobs:
         sync_folder(self._folder.blobs_dir)
 
     def _known_blobs(self) -> Iterator[tuple[str, RunFolder]]:
-        for name in os.listdir(self._folder.path.parent):
+        place = self._folder.path.parent
+        for name in _list_names(place):
             other = RunFolder(self._folder.root, self._folder.project, name)
             if not name.startswith("."):
-                for sha256 in names_in(other.blobs_dir):
+                for sha256 in _list_names(other.blobs_dir):
                     yield sha256, other
 
     def _store(self, path: str) -> tuple[str, int]:
@@ -214,13 +207,20 @@ def _sync_all(folder: os.PathLike[str]) -> bool:
 
 def move_blobs(source: RunFolder, target: RunFolder) -> None:
     """Move contents into another folder of the same disk, except those that it already has."""
-    for sha256 in names_in(source.blobs_dir):
+    for sha256 in _list_names(source.blobs_dir):
         size = blob_path(source, sha256).lstat().st_size
         if not has_blob(target, sha256, size):
             make_folder(target.blobs_dir)
             os.replace(blob_path(source, sha256), blob_path(target, sha256))
     if target.blobs_dir.is_dir():
         sync_folder(target.blobs_dir)
+
+
+def _list_names(path: os.PathLike[str]) -> list[str]:
+    missing = FileNotFoundError, NotADirectoryError
+    with contextlib.suppress(*missing), closing_fd(open_folder(path)) as fd:
+        return os.listdir(fd)
+    return []
 
 
 def files_below(folder: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 A recorded absolute path becomes wrong when the run folder is moved or copied. Therefore the record
 also has the path relative to the run folder (``inside``), which readers try first. Records of
-earlier versions lack it; for them, the part after ``<project>/<run id>`` is used instead.
+tracked files lack it; for them, the part after ``<project>/<run id>`` is used instead.
 
 Names may come from an untrusted source: links are not followed, and only regular files and folders
 are opened.

@@ -39,11 +39,14 @@ _NEXT_OBJECT: Final = re.compile(r"\n\s*\{")
 def logs_in(folder: Path) -> list[Path]:
     """Return the logs in a folder, sorted by number."""
     found = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            match = _LOG.fullmatch(name)
-            if match and not (folder / name).is_symlink():
-                found.append((int(match[1]), folder / name))
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    for name in names:
+        match = _LOG.fullmatch(name)
+        if match and not (folder / name).is_symlink():
+            found.append((int(match[1]), folder / name))
     return [path for _, path in sorted(found)]
 
 

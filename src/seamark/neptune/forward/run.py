@@ -158,10 +158,8 @@ class ForwardedRun:
 
     def send(self, name: str, end: int) -> int:
         """Send a journal up to an offset, and its files; return the new position."""
-        if self._locks.take(name, self):  # another process may have sent more of it
-            self._is_open = False
         with self._opened():
-            journal = self._journals[name]
+            journal = self._lock_journal(name)
             for operations in journal.requests(end) if end > journal.sent[0] else ():
                 new = self._drop_known_points(operations) if journal.doubt else operations
                 self._execute(journal, list(new))
@@ -171,6 +169,12 @@ class ForwardedRun:
                 self._send_file(journal, task)
             self.note(last=journal.is_closed)
             return journal.sent[0]
+
+    def _lock_journal(self, name: str) -> Journal:
+        # If another process has sent it, the server may have more of it.
+        if self._locks.take(name, self) or name not in self._journals:
+            self._open()
+        return self._journals[name]
 
     def release(self) -> None:
         """Release the journals, so that another process can send them."""

@@ -595,6 +595,18 @@ def test_records_without_the_key_are_found_by_project_and_run(tmp_path):
     assert str(place) in output(folder.root, "show", "r1", "a").replace("\n", "")
 
 
+def test_tracked_files_are_found_in_a_moved_folder():
+    """Their records have no key for it."""
+    with seamark.init_run("p", root=ROOT, **QUIET) as run:
+        place = run.folder.files_dir / "data"
+        place.mkdir(parents=True)
+        (place / "a.csv").write_bytes(WEIGHTS)
+        run["data"].track_files(str(place), wait=True)
+    shutil.move(ROOT, "second")
+    opened(Path("second"), run.folder)["data"].download("out")
+    assert (Path("out") / "a.csv").read_bytes() == WEIGHTS
+
+
 def crafted(tmp_path, files):
     folder = RunFolder(tmp_path / "root", "p", "r1")
     builder = JournalBuilder("evil").assign(lr=0.1)

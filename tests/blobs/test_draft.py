@@ -27,17 +27,19 @@ def test_identical_files_known_from_an_earlier_version_are_linked_once(
     assert blob.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("stops", ["a file fails", "the caller stops"])
+@pytest.mark.parametrize("stops", ["a file fails", "a later file fails", "the caller stops"])
 def test_no_file_is_begun_after_a_failure(tmp_path, folder, monkeypatch, stops):
     """Also not by calls that store many files: they may be large."""
     paths = [str(tmp_path / str(number)) for number in range(256)]
     begun = []
+    failing = {"a file fails": paths[0], "a later file fails": paths[16]}.get(stops)
+    fast = paths[:16] if failing != paths[16] else paths[16:32]
 
     def store(self, path):
         begun.append(path)
-        if path == paths[0] and stops == "a file fails":
+        if path == failing:
             raise RuntimeError("refused")
-        time.sleep(0.0 if path in paths[:16] else 0.05)
+        time.sleep(0.0 if path in fast else 0.05)
         return path, 0
 
     def progress(_):

@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,25 @@ def test_files_that_cannot_be_taken_are_refused_and_nothing_is_recorded(run, tmp
         with pytest.raises(FileMissingError, match=message):
             run.files.upload_members("set", {"a": there, "b": other})
     assert run.ops() == []
+
+
+def test_files_of_a_folder_are_waited_for_together(run, tmp_path, monkeypatch):
+    """Other processes may go on writing all of them."""
+    waits, sleep, here = [], time.sleep, threading.get_ident()
+
+    def count(seconds):
+        if threading.get_ident() == here:
+            waits.append(seconds)
+        sleep(seconds)
+
+    source = tmp_path / "folder"
+    source.mkdir()
+    for number in range(20):
+        made(source / str(number), b"a")
+    monkeypatch.setattr("seamark.blobs.take._status", lambda fd: (os.fstat(fd), False))
+    monkeypatch.setattr(time, "sleep", count)
+    run.files.keep("folder", source)
+    assert sum(waits) < 0.05
 
 
 def test_a_small_file_is_complete_when_the_call_returns(run, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 import seamark
 from seamark.interchange import offline
+from seamark.interchange.importing import find_neptune, import_runs
 
 DATA = Path(__file__).parents[1] / "data" / "neptune_client"
 HERE = "@HERE@"
@@ -83,11 +84,22 @@ def test_folder_of_several_runs_is_imported_once(training, cli, root, held):
     assert cli("import", "neptune", training, "--project", "digits").exit_code == 0
     files = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
     assert not [each for each in files if str(root) in each and each.endswith(" (deleted)")]
-    before = held()
+    before, place = held(), root / "digits"
     assert len(ids(cli)) == 2
+    changed = place.stat().st_mtime_ns
     result = cli("import", "neptune", training / ".neptune", "--project", "digits")
     assert (result.exit_code, held()) == (0, before)
     assert "2 runs were there already" in result.stderr
+    assert place.stat().st_mtime_ns == changed  # so it need not be writable
+
+
+def test_progress_is_reported_within_a_run(training, root):
+    found, _ = find_neptune(root, folder_of(training, "offline"), project="digits")
+    seen = []
+    import_runs(found, lambda done, total: seen.append((done, total)))
+    assert len(seen) > len(found) + 10
+    assert seen == sorted(seen)
+    assert seen[-1] == (found[0].size, found[0].size)
 
 
 def test_files_outside_the_folder_of_the_training_are_refused(training, cli, root, held):

@@ -38,6 +38,14 @@ def statistic(part, kind, state):
     return {"op": "statistic", "path": "s", "part": part, "kind": kind, "state": state}
 
 
+def test_a_record_of_earlier_versions_is_no_problem(builder, folded):
+    record = {"op": "series_config", "path": "s", "min": 0.0, "max": 1.0, "unit": "m"}
+    journal = builder().frame(Kind.OP, dump_json(record)).assign(after=1)
+    run = folded(journal)
+    assert value(run, "after") == 1
+    assert run.journals[journal.writer].errors == 0
+
+
 @pytest.mark.parametrize(
     ("record", "complaint"),
     [

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from seamark.blobs.names import find_inside, is_below, local_path
+from seamark.blobs.names import FileRecord, find_inside, is_below, local_path
 from seamark.blobs.pending import finish_staged
 from seamark.blobs.store import blob_path, has_blob, open_blob
 from seamark.blobs.store import digest_of as digest_of_bytes
@@ -51,7 +51,7 @@ class FolderContents:
         with open_blob(self._folder, sha256, size) as blob:
             return blob.read(size).decode("utf-8", "backslashreplace")
 
-    def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
+    def read(self, file: FileRecord, path: str, *, references: bool = False) -> bytes:
         """Return the bytes of a recorded file, also of a reference; FileMissingError if missing."""
         with _open_content(self._folder, file, path, references=references) as source:
             # Not to the end: a file that grows meanwhile might have no end.
@@ -59,7 +59,7 @@ class FolderContents:
 
     def write(
         self,
-        file: Mapping[str, Any],
+        file: FileRecord,
         target: Path,
         path: str,
         *,
@@ -81,7 +81,7 @@ class FolderContents:
         with open_blob(self._folder, sha256, size) as blob:
             return blob.read(most)
 
-    def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
+    def finish(self, files: Collection[FileRecord]) -> bool:
         """Store files staged by a dead process, if the folder belongs to this user."""
         if not any(map(is_pending, files)) or not _is_own(self._folder.path):
             return False
@@ -89,7 +89,7 @@ class FolderContents:
             finish_staged(self._folder)
         return True
 
-    def whereabouts(self, record: Mapping[str, Any]) -> str:
+    def whereabouts(self, record: FileRecord) -> str:
         """Return the storage state of a FILE record's content; see `Contents.whereabouts`.
 
         The target of a reference is examined only if it is in the run folder, or if this user
@@ -107,7 +107,7 @@ class FolderContents:
             return "kept" if has_blob(self._folder, str(digest)) else "missing"
         return "kept"
 
-    def referred(self, record: Mapping[str, Any]) -> str:
+    def referred(self, record: FileRecord) -> str:
         """Return the current target of a reference, also in a moved run folder; "" for others."""
         reference = str(record.get("ref") or "")
         if reference and not is_below(self._folder, reference):
@@ -124,7 +124,7 @@ class FolderContents:
         return name.removeprefix(f"{self._folder.path.absolute()}/")
 
 
-def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
+def _reference_state(reference: str, record: FileRecord) -> str:
     if "://" in reference:
         return "reference"
     try:
@@ -136,7 +136,7 @@ def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
     return "reference" if _is_same(found, record, moved=False) else "changed"
 
 
-def _is_same(found: os.stat_result, record: Mapping[str, Any], *, moved: bool) -> bool:
+def _is_same(found: os.stat_result, record: FileRecord, *, moved: bool) -> bool:
     # A moved run folder may be a copy, and copies have other modification times.
     return bool(record.get("dir")) or (
         found.st_size == record.get("size", found.st_size)
@@ -168,7 +168,7 @@ _is_recorded_by_user = functools.lru_cache(maxsize=16)(are_recorded_by_user)
 
 def open_reference(
     folder: RunFolder,
-    file: Mapping[str, Any],
+    file: FileRecord,
     path: str,
     inner: Sequence[str] = (),
     *,
@@ -196,11 +196,11 @@ def open_reference(
     return os.fdopen(fd, "rb")
 
 
-def _missing_file_error(path: str, file: Mapping[str, Any]) -> FileMissingError:
+def _missing_file_error(path: str, file: FileRecord) -> FileMissingError:
     return FileMissingError(f"{path}: the referenced file does not exist: {file['ref']}")
 
 
-def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str]) -> int | None:
+def _open_inside(folder: RunFolder, file: FileRecord, inner: Sequence[str]) -> int | None:
     """Return a descriptor of a file in the run's own folder; None if outside or a link."""
     found = find_inside(folder, file)
     if found is None:
@@ -213,7 +213,7 @@ def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str
 
 def _open_outside(
     folder: RunFolder,
-    file: Mapping[str, Any],
+    file: FileRecord,
     path: str,
     place: str,
     *,
@@ -237,7 +237,7 @@ def _open_outside(
     )
 
 
-def _is_recorded_file(file: Mapping[str, Any], now: os.stat_result, inner: Sequence[str]) -> bool:
+def _is_recorded_file(file: FileRecord, now: os.stat_result, inner: Sequence[str]) -> bool:
     """Return whether a file is still the recorded one."""
     if not inner:
         seen = (now.st_size, now.st_mtime_ns, now.st_ino)
@@ -257,14 +257,14 @@ _BLOCK: Final = 1 << 20
 _CREATE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
-def is_pending(file: Mapping[str, Any]) -> bool:
+def is_pending(file: FileRecord) -> bool:
     """Return whether the bytes of a recorded file were accepted but are not stored yet."""
     return not file.keys() & {"sha256", "ref", "lost"}
 
 
 def _open_content(
     folder: RunFolder,
-    file: Mapping[str, Any],
+    file: FileRecord,
     path: str,
     inner: Sequence[str] = (),
     *,
@@ -276,9 +276,7 @@ def _open_content(
     return open_blob(folder, sha256, size)
 
 
-def digest_of(
-    file: Mapping[str, Any], path: str, inner: Sequence[str] = ()
-) -> tuple[str, int | None]:
+def digest_of(file: FileRecord, path: str, inner: Sequence[str] = ()) -> tuple[str, int | None]:
     """Return SHA-256 (hex) and size of a FILE record's content; FileMissingError if it has none."""
     size, sha256 = file.get("size"), file.get("sha256")
     if inner:
@@ -294,7 +292,7 @@ def digest_of(
     return sha256, size
 
 
-def download_name(file: Mapping[str, Any], path: str) -> str:
+def download_name(file: FileRecord, path: str) -> str:
     """Return the name of a downloaded file: the last part of its path, and its extension."""
     ext = str(file.get("ext") or "")
     return path.rpartition("/")[2] + (f".{ext}" if ext else "")
@@ -302,7 +300,7 @@ def download_name(file: Mapping[str, Any], path: str) -> str:
 
 def write_parts(
     opened: Opened,
-    file: Mapping[str, Any],
+    file: FileRecord,
     target: Path,
     path: str,
     *,

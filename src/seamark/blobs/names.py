@@ -2,7 +2,7 @@
 
 A recorded absolute path becomes wrong when the run folder is moved or copied. Therefore the record
 also has the path relative to the run folder (``inside``), which readers try first. Records of
-earlier versions lack it; for them, the part after ``<project>/<run id>`` is used instead.
+tracked files lack it; for them, the part after ``<project>/<run id>`` is used instead.
 
 Names may come from an untrusted source: links are not followed, and only regular files and folders
 are opened.
@@ -27,6 +27,10 @@ from seamark.values import escape
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
 _URL_USER: Final = re.compile(r"//[^/#]*@")
+
+
+FileRecord = Mapping[str, Any]
+"""FILE record of a journal."""
 
 
 class FileFilter(Protocol):
@@ -151,7 +155,7 @@ def is_below(folder: RunFolder, path: str) -> bool:
     return any(path.startswith(home + os.sep) for home in _run_paths(folder))
 
 
-def find_inside(folder: RunFolder, file: Mapping[str, Any]) -> InRun | None:
+def find_inside(folder: RunFolder, file: FileRecord) -> InRun | None:
     """Return the location of a FILE record's ``ref`` in the run folder; None if not found there."""
     for name, guessed in _candidates(folder, file):
         found = _locate(folder, name)

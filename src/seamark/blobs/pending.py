@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from seamark.blobs.names import FileRecord
 from seamark.blobs.store import (
     Stamp,
     open_source,
@@ -79,7 +80,7 @@ def file_record(name: str, ext: str, size: int | None, **more: Any) -> dict[str,
     return {key: value for key, value in found.items() if value is not None}
 
 
-def without_bytes(file: Mapping[str, Any]) -> dict[str, Any]:
+def without_bytes(file: FileRecord) -> dict[str, Any]:
     """Return the FILE record of a file whose bytes could not be stored."""
     return {key: each for key, each in file.items() if key != "sha256"} | {"lost": "not stored"}
 
@@ -89,7 +90,7 @@ def tree_bytes(members: dict[str, list[Any]]) -> bytes:
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
 
 
-def digests_of(file: Mapping[str, Any]) -> Iterable[str]:
+def digests_of(file: FileRecord) -> Iterable[str]:
     """Return the digests in a FILE record: its own and those of files in a folder."""
     inside = [sha256 for _, sha256 in file.get("members", {}).values()]
     return filter(None, [*inside, file.get("sha256")])
@@ -241,7 +242,7 @@ class UsedBlobs:
         self._offsets: dict[Path, int] = {}
         self._used_by_others: set[bytes] = set()
 
-    def put(self, path: str, file: Mapping[str, Any]) -> None:
+    def put(self, path: str, file: FileRecord) -> None:
         """Remember the record of the file at a path."""
         with self._worker.lock:
             self._digests[path] = frozenset(digests_of(file))
@@ -251,7 +252,7 @@ class UsedBlobs:
         with self._worker.lock:
             return self._digests.pop(path, frozenset())
 
-    def hand_out(self, file: Mapping[str, Any]) -> None:
+    def hand_out(self, file: FileRecord) -> None:
         """Remember contents that are recorded in other ways: as points of a series or members."""
         with self._worker.lock:
             self._handed_out.update(map(_short, digests_of(file)))

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError, ValueKindError
-from seamark.interchange.draft import Draft, run_exists_error
+from seamark.interchange.draft import Draft, Fields, run_exists_error
 from seamark.interchange.rebuilt import (
     Columns,
     DocumentWriter,
     columns_of,
     each_of,
+    expect_type,
     floats_of,
     mismatch,
     place_in,
@@ -94,17 +95,12 @@ def documents_in(path: Path) -> list[tuple[str, Any]]:
 
 
 def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
-    where = ""
-    if not isinstance(given, Mapping):
-        raise mismatch(where, "an object", given)
+    expect_type(given, Mapping, "", "an object")
     if "runs" not in given or "run" in given:
-        yield where, given
+        yield "", given
         return
-    runs, where = given["runs"], "runs"
-    if not isinstance(runs, list):
-        raise mismatch(where, "a list", runs)
-    for at, one in enumerate(runs):
-        yield place_in(where, at), one
+    for at, one in enumerate(expect_type(given["runs"], list, "runs", "a list")):
+        yield place_in("runs", at), one
 
 
 @dataclass(slots=True)
@@ -129,8 +125,7 @@ class DocumentRun:
             if len(found) != 1:
                 raise ArgumentError(f"runs: expected the document of one run, got {len(found)}")
             ((where, document),) = found
-        if not isinstance(document, Mapping):
-            raise mismatch(where, "an object", document)
+        expect_type(document, Mapping, where, "an object")
         self._where, self._document = where, document
         if (kind := document.get("kind", "run")) != "run":
             raise mismatch(place_in(where, "kind"), "a run", kind)
@@ -175,17 +170,14 @@ class DocumentRun:
 
     # ---------------------------------------------------------------- checks
 
-    def _check(self, document: Mapping[str, Any]) -> None:
+    def _check(self, document: Fields) -> None:
         where = place_in(self._where, "attributes")
-        attributes = document.get("attributes")
-        if not isinstance(attributes, Mapping):
-            raise mismatch(where, "an object", attributes)
+        attributes = expect_type(document.get("attributes"), Mapping, where, "an object")
         for path, one in attributes.items():
             place = place_in(where, path) if isinstance(path, str) else where
             with _placed(place):
                 check_path(path)
-            if not isinstance(one, Mapping):
-                raise mismatch(place, "an object with family, type and value", one)
+            expect_type(one, Mapping, place, "an object with family, type and value")
             if path.startswith(_SEAMARK_SPACE) and one.get("type") == "json":
                 if path == CHANGES:
                     self._changes(one.get("value"), place_in(place, "value"))
@@ -213,8 +205,8 @@ class DocumentRun:
                     f"{self._place(path)}: expected a time from {_TIMES[0]} to {_TIMES[1]}"
                 )
         if facts.get("sys/state") not in STATES:
-            expected = f"one of {', '.join(STATES)}"
-            raise mismatch(self._place("sys/state"), expected, facts.get("sys/state"))
+            words = f"one of {', '.join(STATES)}"
+            raise mismatch(self._place("sys/state"), words, facts.get("sys/state"))
         place = self._place("sys/running_time")
         seconds = facts.get("sys/running_time", 0.0)
         if type(seconds) not in (int, float) or not 0 <= seconds < _MAX_RUNNING_S:
@@ -223,30 +215,22 @@ class DocumentRun:
         if round(seconds * 1e9) > longest + 1000:
             raise ArgumentError(f"{place}: expected at most the time from the start to the end")
         for path in ("sys/owner", "sys/id", "sys/state_detail"):
-            if not isinstance(facts.setdefault(path, ""), str):
-                raise mismatch(self._place(path), "a text", facts[path])
+            expect_type(facts.setdefault(path, ""), str, self._place(path), "a text")
 
     def _changes(self, given: Any, where: str) -> None:
-        if not isinstance(given, Mapping):
-            raise mismatch(where, "an object", given)
-        for path, history in given.items():
+        for path, history in expect_type(given, Mapping, where, "an object").items():
             place = place_in(where, str(path))
             with _placed(place):
                 check_path(path)
-            if not isinstance(history, list):
-                raise mismatch(place, "a list", history)
-            for at, one in enumerate(history):
+            for at, one in enumerate(expect_type(history, list, place, "a list")):
                 each = place_in(place, at)
-                if not isinstance(one, Mapping):
-                    raise mismatch(each, "an object with value and time", one)
+                expect_type(one, Mapping, each, "an object with value and time")
                 time_ns = _moment(one.get("time"), place_in(each, "time"))
                 atom = _json_atom(one.get("value"), place_in(each, "value"))
                 self._contents.changes.append((time_ns, path, atom))
         self._contents.changes.sort(key=lambda one: one[0])
 
-    def _attribute(
-        self, document: Mapping[str, Any], path: str, one: Mapping[str, Any], where: str
-    ) -> None:
+    def _attribute(self, document: Fields, path: str, one: Fields, where: str) -> None:
         family = one.get("family")
         if family == "atom":
             self._contents.atoms[path] = _atom(one.get("type"), one.get("value"), where)
@@ -259,10 +243,10 @@ class DocumentRun:
         else:
             raise mismatch(place_in(where, "family"), "a known family of values", family)
 
-    def _series(self, document: Mapping[str, Any], part: str, path: str) -> None:
-        where, given = place_in(self._where, part), document.get(part)
-        if not isinstance(given, Mapping):
-            raise mismatch(where, f"an object with the points of {path!r:.200}", given)
+    def _series(self, document: Fields, part: str, path: str) -> None:
+        where = place_in(self._where, part)
+        words = f"an object with the points of {path!r:.200}"
+        given = expect_type(document.get(part), Mapping, where, words)
         place = place_in(where, path)
         columns = columns_of(given.get(path), place, _VALUES[part])
         self._contents.series[SERIES[part], path] = columns
@@ -278,7 +262,7 @@ def _placed(where: str, expected: str = "a valid value") -> Iterator[None]:
         raise ArgumentError(f"{where}: expected {expected}: {error}") from error
 
 
-def _name(document: Mapping[str, Any], key: str, where: str, check: Callable[[str], object]) -> str:
+def _name(document: Fields, key: str, where: str, check: Callable[[str], object]) -> str:
     found = document.get(key)
     if not isinstance(found, str) or not found:
         raise mismatch(place_in(where, key), "a name", found)
@@ -304,9 +288,7 @@ def _moment(given: Any, where: str) -> int:
 def _atom(kind: Any, value: Any, where: str) -> Atom:
     place = place_in(where, "value")
     if kind == "json":
-        if not isinstance(value, list | Mapping):
-            raise mismatch(place, "a list or an object", value)
-        return _json_atom(value, place)
+        return _json_atom(expect_type(value, (list, Mapping), place, "a list or an object"), place)
     if kind == "text":
         with _placed(place):
             return Atom("text", digest_of_text(value))

@@ -56,6 +56,10 @@ _Part = TypeVar("_Part", bound=Sequence[Any])
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
+Fields = Mapping[str, Any]
+"""Fields of a JSON object, such as a document, an operation, a point or a record."""
+
+
 def writer_of(uid: bytes) -> str:
     """Return the writer id of an imported journal."""
     return f"import-{uid.hex()[:8]}"
@@ -88,7 +92,7 @@ def _size_of(pair: tuple[str, Atom]) -> int:
 class Records:
     """Interface to append records of limited size to a journal."""
 
-    def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
+    def op(self, record: Fields, kind: int = Kind.OP) -> None:
         """Append a JSON record; ArgumentError if it is too long, ValueError if it is not JSON."""
         raise NotImplementedError
 
@@ -110,7 +114,7 @@ class Records:
                 op["escaped"] = escaped
             self.op(op)
 
-    def files(self, path: str, members: Mapping[str, Mapping[str, Any]]) -> None:
+    def files(self, path: str, members: Mapping[str, Fields]) -> None:
         """Append members of a set of files, in as few records as their size allows."""
         for part in _split(members.items(), lambda one: 200 + len(one[0])):
             self.op({"op": "files", "path": path, "members": dict(part)})
@@ -151,7 +155,7 @@ class ImportedJournal(Records):
         folder: RunFolder,
         run: tuple[str, str],
         uid: bytes,
-        header: Mapping[str, Any],
+        header: Fields,
         begun_ns: int,
     ) -> None:
         self.uid, self.last_t = uid, limited_time(begun_ns) - 1
@@ -173,7 +177,7 @@ class ImportedJournal(Records):
         """Set the time of the next record, in ns since the Unix epoch; later ones follow it."""
         self._at = limited_time(time_ns)
 
-    def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
+    def op(self, record: Fields, kind: int = Kind.OP) -> None:
         """See `Records.op`."""
         payload, flags = packed_json(record)
         self._file.write(self._frame(kind, payload, flags=flags))
@@ -269,7 +273,7 @@ class Draft:
 
     # ---------------------------------------------------------------- contents
 
-    def journal(self, uid: bytes, header: Mapping[str, Any], begun_ns: int) -> ImportedJournal:
+    def journal(self, uid: bytes, header: Fields, begun_ns: int) -> ImportedJournal:
         """Start a journal; see `ImportedJournal`."""
         run = (self.folder.project, self.folder.run)
         made = ImportedJournal(self._place, run, uid, header, begun_ns)
@@ -351,17 +355,14 @@ class Draft:
                 _move(source, target, names)
 
     def close(self) -> None:
-        """Remove the draft unless it was finished; further calls do nothing."""
-        fd, self._lock = self._lock, -1
-        if fd < 0:
-            return
+        """Remove the draft unless it was finished."""
         for journal in self._journals:
             journal.release()
         with contextlib.suppress(OSError):
             if not self._placed:  # otherwise the folder may belong to another process
                 self._clear(lock=True)
                 os.rmdir(self._place.path)
-        os.close(fd)
+        os.close(self._lock)
 
 
 def _move(source: Path, target: Path, names: list[str]) -> None:

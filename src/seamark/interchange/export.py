@@ -260,7 +260,7 @@ class _Rows:
     ) -> None:
         self._journal, self._draft, self._notes = journal, draft, notes
         self._base, self._zone = base, zone
-        self._paths: dict[str, str | None] = {}
+        self._paths: dict[str | None, str | None] = {None: None}
         self.first_ns, self.last_ns = 1 << 63, 0
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -284,12 +284,9 @@ class _Rows:
                 self._add_other_values(kind, part)
 
     def _path(self, text: str | None) -> str | None:
-        if text is None:
-            return None
-        if text in self._paths:
-            return self._paths[text]
-        found = self._paths[text] = legal_path(text, self._notes)
-        return found
+        if text not in self._paths:
+            self._paths[text] = legal_path(text, self._notes)
+        return self._paths[text]
 
     # ---------------------------------------------------------------- values
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, ClassVar, Final
 
 from seamark.errors import ArgumentError, PathError
-from seamark.interchange.draft import Records
+from seamark.interchange.draft import Fields, Records
 from seamark.interchange.found import extension_of
 from seamark.journal.format import is_long
 from seamark.paths import check_series_path, is_inside
@@ -42,7 +42,6 @@ _MAX_WAITING: Final = 100_000
 _CHARACTERS_PER_POINT: Final = 50
 """Number of characters of text that count as one point."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MAX_UNIT_CHARACTERS: Final = 1000
 _MILLISECOND_NS: Final = 1_000_000
 _INT64_LIMIT: Final = 1 << 63
 _LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom:json"})
@@ -125,15 +124,13 @@ class Operations:
             raise _kind_conflict(there, family)
         return there
 
-    def put(self, path: str, family: str, record: Mapping[str, Any]) -> None:
+    def put(self, path: str, family: str, record: Fields) -> None:
         """Put a file or an artifact at a path; `record` is the operation without the path."""
         self.expect(path, family)
         self._to.op({**record, "path": path})
         self._to.kinds[path] = family
 
-    def put_members(
-        self, path: str, members: Mapping[str, Mapping[str, Any]], *, reset: bool = False
-    ) -> None:
+    def put_members(self, path: str, members: Mapping[str, Fields], *, reset: bool = False) -> None:
         """Add files to a set of files, or with `reset` replace all of its files."""
         if reset and self._to.kinds.get(path) == "file_set":
             self._delete(path, {})
@@ -160,12 +157,12 @@ class Operations:
 
     # ------------------------------------------------------------------ series
 
-    def time_of(self, entry: Mapping[str, Any]) -> int:
+    def time_of(self, entry: Fields) -> int:
         """Return the time of a point, ns since the Unix epoch."""
         return checked_time(int(entry["timestampMilliseconds"]) * _MILLISECOND_NS)
 
     def _points(
-        self, path: str, entries: Sequence[Mapping[str, Any]], family: str
+        self, path: str, entries: Sequence[Fields], family: str
     ) -> tuple[list[float], list[int]]:
         self.expect(check_series_path(path), family)
         steps, times = [], []
@@ -186,7 +183,7 @@ class Operations:
         self.has_logged = True
         return steps, times
 
-    def _log_floats(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _log_floats(self, path: str, entries: Sequence[Fields]) -> None:
         # Points of one path become one column, even if others are in between.
         values = [float(each["value"]) for each in entries]
         steps, times = self._points(path, entries, "float_series")
@@ -196,7 +193,7 @@ class Operations:
         column[2].extend(times)
         self._count_waiting(len(values))
 
-    def _log_strings(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _log_strings(self, path: str, entries: Sequence[Fields]) -> None:
         texts = [escape(str(each["value"])) for each in entries]
         steps, times = self._points(path, entries, "string_series")
         values = [self._blob(text) if is_long(text) else text for text in texts]
@@ -208,7 +205,7 @@ class Operations:
         if self._waiting >= _MAX_WAITING:
             self.flush()
 
-    def _log_images(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _log_images(self, path: str, entries: Sequence[Fields]) -> None:
         self.flush()
         values = [each["value"] for each in entries]
         contents = [base64.b64decode(one.get("data") or "", validate=True) for one in values]
@@ -222,7 +219,7 @@ class Operations:
                     record[name] = escape(str(value[name]))
             self._to.op({**record, "file": {**file, "sha256": self._keep(data)}})
 
-    def _clear_series(self, path: str, _: Mapping[str, Any]) -> None:
+    def _clear_series(self, path: str, _: Fields) -> None:
         there = self._to.kinds.get(path)
         if there is None:
             return
@@ -230,15 +227,6 @@ class Operations:
             raise _kind_conflict(there, "a series")
         self._to.op({"op": "clear", "path": path})
         self._to.steps.pop(path, None)
-
-    def _configure(self, path: str, what: Mapping[str, Any]) -> None:
-        self.expect(path, "float_series")
-        known: dict[str, Any] = {
-            name: float(what[name]) for name in ("min", "max") if what.get(name) is not None
-        }
-        if what.get("unit") is not None:
-            known["unit"] = escape(str(what["unit"])[:_MAX_UNIT_CHARACTERS])
-        self._to.op({"op": "series_config", "path": path, **known})
 
     # ------------------------------------------------------------------ sets, files, artifacts
 
@@ -248,14 +236,14 @@ class Operations:
             texts = [escape(str(each)) for each in values]
             self.put(path, "string_set", {"op": op, "values": texts})
 
-    def _delete(self, path: str, _: Mapping[str, Any]) -> None:
+    def _delete(self, path: str, _: Fields) -> None:
         if path.startswith("sys/"):
             raise RefusedError("fields below sys/ cannot be deleted")
         if self._to.kinds.get(path) is not None:
             self._to.op({"op": "delete", "paths": [path]})
             self._to.removed(path)
 
-    def _delete_files(self, path: str, what: Mapping[str, Any]) -> None:
+    def _delete_files(self, path: str, what: Fields) -> None:
         self.expect(path, "file_set")
         given = [str(each).strip("/") for each in what["filePaths"]]
         members = self._members(path)
@@ -267,14 +255,14 @@ class Operations:
         """Return the names of the files in a set of files."""
         raise NotImplementedError
 
-    def _tracked(self, digest: str) -> Mapping[str, Any]:
+    def _tracked(self, digest: str) -> Fields:
         """Return kind, files, references and hash of the artifact with a given hash."""
         raise NotImplementedError
 
-    def _put_artifact(self, path: str, what: Mapping[str, Any]) -> None:
+    def _put_artifact(self, path: str, what: Fields) -> None:
         self.put(path, "artifact", {"op": "artifact", **self._tracked(str(what["hash"]))})
 
-    def _clear_artifact(self, path: str, _: Mapping[str, Any]) -> None:
+    def _clear_artifact(self, path: str, _: Fields) -> None:
         empty = {"files": [], "references": [], "hash": hashlib.sha256(b"").hexdigest()}
         self.put(path, "artifact", {"op": "artifact", "kind": "tracked", **empty})
 
@@ -284,11 +272,12 @@ class Operations:
         "logImages": ("file_series", _log_images, {}),
     }
     """Family, method and dummy value of each operation that appends to a series."""
-    _ACTIONS: ClassVar[dict[str, Callable[[Operations, str, Any], None]]] = {
+    _ACTIONS: ClassVar[dict[str, Callable[[Operations, str, Any], object]]] = {
         "clearFloatSeries": _clear_series,
         "clearStringSeries": _clear_series,
         "clearImageSeries": _clear_series,
-        "configFloatSeries": _configure,
+        # Bounds and unit of a chart are not recorded.
+        "configFloatSeries": lambda self, path, _: self.expect(path, "float_series"),
         "insertStrings": lambda self, path, what: self._change_set(path, "add", what["values"]),
         "removeStrings": lambda self, path, what: self._change_set(path, "remove", what["values"]),
         "clearStringSet": lambda self, path, _: self._change_set(path, "assign_set", ()),
@@ -322,7 +311,7 @@ _ASSIGNED: Final[dict[str, tuple[str, tuple[type, ...], Callable[[Any], Any]]]] 
 """Kind, accepted types and conversion of each operation that assigns a value."""
 
 
-def _assigned_value(verb: str, what: Mapping[str, Any]) -> tuple[str, Any]:
+def _assigned_value(verb: str, what: Fields) -> tuple[str, Any]:
     kind, types, convert = _ASSIGNED[verb]
     value = what["valueMilliseconds" if verb == "assignDatetime" else "value"]
     if type(value) not in types:

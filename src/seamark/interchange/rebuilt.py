@@ -51,6 +51,13 @@ def mismatch(where: str, expected: str, got: object) -> ArgumentError:
     return ArgumentError(f"{where or 'the document'}: expected {expected}, got {shown(got)}")
 
 
+def expect_type(given: Any, kind: Any, where: str, words: str) -> Any:
+    """Return a value of a type, or of one of several; ArgumentError for any other value."""
+    if not isinstance(given, kind):
+        raise mismatch(where, words, given)
+    return given
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Points of one series.
@@ -87,13 +94,10 @@ def columns_of(given: Any, where: str, check: Callable[[list[Any], str], Any]) -
     """Return the points of a series; ``check`` converts values. ArgumentError names a position."""
     import numpy as np
 
-    if not isinstance(given, Mapping):
-        raise mismatch(where, "an object with step, value, time and attempt", given)
+    expect_type(given, Mapping, where, "an object with step, value, time and attempt")
     columns = {}
     for name in ("step", "value", "time", "attempt"):
-        found = given.get(name)
-        if not isinstance(found, list):
-            raise mismatch(place_in(where, name), "a list", found)
+        found = expect_type(given.get(name), list, place_in(where, name), "a list")
         columns[name] = found
         if len(found) != len(columns["step"]):
             count = len(columns["step"])

@@ -9,14 +9,14 @@ from __future__ import annotations
 import base64
 import glob
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
-from seamark.interchange.draft import Draft, ImportedJournal
+from seamark.interchange.draft import Draft, Fields, ImportedJournal
 from seamark.interchange.found import (
     Notes,
     Places,
@@ -25,7 +25,12 @@ from seamark.interchange.found import (
     open_below,
     walk_below,
 )
-from seamark.interchange.operations import OPERATION_ERRORS, Operations, State, checked_time
+from seamark.interchange.operations import (
+    OPERATION_ERRORS,
+    Operations,
+    State,
+    checked_time,
+)
 from seamark.journal.format import Kind
 from seamark.journal.safe import is_folder
 from seamark.values import Atom, escape
@@ -53,7 +58,7 @@ class Memory(State):
         self.atoms: dict[str, Atom] = {}
         self.members: dict[str, set[str]] = {}
 
-    def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
+    def op(self, record: Fields, kind: int = Kind.OP) -> None:
         """See `Records.op`."""
         if self.journal is not None:
             self.journal.op(record, kind)
@@ -94,7 +99,7 @@ class Replay(Operations):
         self.flush()  # operations that were imported before
         self._memory.journal, self._notes = journal, notes
 
-    def take(self, operation: Mapping[str, Any], time_ns: int) -> None:
+    def take(self, operation: Fields, time_ns: int) -> None:
         """Apply one operation with its time, in nanoseconds since the Unix epoch."""
         kind, parts = operation["type"], operation.get("path")
         if not isinstance(parts, list) or not all(isinstance(each, str) for each in parts):
@@ -115,7 +120,7 @@ class Replay(Operations):
         except OPERATION_ERRORS as error:
             self._notes.add(_DAMAGED, f"{kind:.80} of {path!r:.120}: {error!s:.200}")
 
-    def _requested(self, path: str, kind: str, operation: Mapping[str, Any]) -> dict[str, Any]:
+    def _requested(self, path: str, kind: str, operation: Fields) -> dict[str, Any]:
         """Return an operation in the form of the client's requests."""
         if kind == "AssignDatetime":
             return {"valueMilliseconds": operation["value"]}
@@ -132,7 +137,7 @@ class Replay(Operations):
             entries.append({**one, "value": value})
         return {"entries": entries}
 
-    def time_of(self, entry: Mapping[str, Any]) -> int:
+    def time_of(self, entry: Fields) -> int:
         """See `Operations.time_of`; times in the client's folders have a higher resolution."""
         if "ts" not in entry:  # the point of an empty series
             return super().time_of(entry)
@@ -144,7 +149,7 @@ class Replay(Operations):
         self._memory.atoms[path] = self._atoms.pop(path)
         self._to.assign({path: self._memory.atoms[path]})
 
-    def _copy(self, path: str, operation: Mapping[str, Any]) -> None:
+    def _copy(self, path: str, operation: Fields) -> None:
         source = "/".join(operation["source_path"])
         kind = self._to.kinds.get(source) or ""
         if operation["container_id"] != self._container or not kind.startswith("atom:"):
@@ -152,7 +157,7 @@ class Replay(Operations):
         else:
             self.assign(path, kind, self._memory.atoms[source])
 
-    def _remove(self, path: str, _: Mapping[str, Any]) -> None:
+    def _remove(self, path: str, _: Fields) -> None:
         # Files of an earlier import may no longer exist, and are then unknown here.
         if self._to.kinds.get(path) is None and not path.startswith("sys/"):
             self._to.kinds[path] = "file_set"
@@ -160,7 +165,7 @@ class Replay(Operations):
 
     # ---------------------------------------------------------------- files
 
-    def _upload(self, path: str, operation: Mapping[str, Any]) -> None:
+    def _upload(self, path: str, operation: Fields) -> None:
         ext, named = str(operation.get("ext") or ""), operation.get("file_path")
         stored = operation.get("tmp_file_name")
         shown = f"{path.rpartition('/')[2]}.{ext}" if ext else path.rpartition("/")[2]
@@ -174,7 +179,7 @@ class Replay(Operations):
                 record = self._draft.keep(file, shown, ext or extension_of(shown))
             self.put(path, "file", {"op": "file", "file": record})
 
-    def _upload_content(self, path: str, operation: Mapping[str, Any]) -> None:
+    def _upload_content(self, path: str, operation: Fields) -> None:
         ext, content = str(operation.get("ext") or ""), operation["file_content"]
         name = path.rpartition("/")[2]
         shown = f"{name}.{ext}" if ext else name
@@ -200,7 +205,7 @@ class Replay(Operations):
             for each in walk_below(base, name):
                 yield base, each, False
 
-    def _upload_set(self, path: str, operation: Mapping[str, Any]) -> None:
+    def _upload_set(self, path: str, operation: Fields) -> None:
         members = {}
         if self._memory.journal is not None:
             for base, name, shown in self._matches(path, operation["file_globs"]):
@@ -235,10 +240,10 @@ class Replay(Operations):
 
     # ---------------------------------------------------------------- artifacts
 
-    def _tracked(self, digest: str) -> Mapping[str, Any]:
+    def _tracked(self, digest: str) -> Fields:
         return {"kind": "tracked", "files": [], "references": [], "hash": escape(digest)}
 
-    def _track(self, path: str, operation: Mapping[str, Any]) -> None:
+    def _track(self, path: str, operation: Fields) -> None:
         """Record names, sizes and digests of tracked files, whose contents are not stored."""
         files: list[dict[str, Any]] = []
         references: list[str] = []
@@ -259,7 +264,7 @@ class Replay(Operations):
         known = {**self._tracked(""), "files": files, "references": references}
         self.put(path, "artifact", {"op": "artifact", **known})
 
-    _FOLDER_ACTIONS: ClassVar[dict[str, Callable[[Replay, str, Mapping[str, Any]], None]]] = {
+    _FOLDER_ACTIONS: ClassVar[dict[str, Callable[[Replay, str, Fields], None]]] = {
         "CopyAttribute": _copy,
         "DeleteAttribute": _remove,
         "UploadFile": _upload,

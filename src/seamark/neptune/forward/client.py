@@ -151,14 +151,13 @@ class Client:
         verb = "getFloatSeriesValues" if kind == "floatSeries" else "getStringSeriesValues"
         found: list[Any] = []
         total = self.ask(verb, container, attribute=path, limit=1, offset=0)["totalItemCount"]
-        offset = max(0, total - count)
-        while offset < total:
-            limit = min(_MAX_PAGE_POINTS, total - offset)
-            reply = self.ask(verb, container, attribute=path, limit=limit, offset=offset)
+        first = max(0, total - count)
+        while first + len(found) < total:
+            part = {"limit": _MAX_PAGE_POINTS, "offset": first + len(found)}
+            reply = self.ask(verb, container, attribute=path, **part)
             if not reply["values"]:
                 break
             found += reply["values"]
-            offset += len(reply["values"])
         return [(one["step"], int(one["timestampMillis"]), one["value"]) for one in found]
 
     def upload(self, container: str, path: str, name: str, ext: str, file: BinaryIO) -> list[str]:

@@ -362,12 +362,6 @@ class Journal:
     def _kind_of(self, path: str) -> str:
         return self._shared.kinds.get(self._shared.place(path), "")
 
-    def _configure(self, item: Item) -> None:
-        options = {name: item.value[name] for name in ("min", "max", "unit") if name in item.value}
-        self._add_operation(
-            self._prepare_path(item.path, "floatSeries"), "configFloatSeries", **options
-        )
-
     def _statistic(self, item: Item) -> None:
         if item.path not in self._statistics:  # count each path once
             self._statistics.add(item.path)
@@ -482,7 +476,6 @@ class Journal:
         "atom": _atom,
         "header": _header,
         "state": _state,
-        "series_config": _configure,
         "clear": _clear,
         "delete": _delete,
         **dict.fromkeys(("add", "remove", "assign_set"), _change_set),

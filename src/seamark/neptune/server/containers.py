@@ -59,6 +59,7 @@ _NEW_RUN_TIMEOUT_S: Final = 10.0
 _MAX_PROJECTS: Final = 1000
 
 Text = Annotated[str, Query(max_length=8192)]
+ProjectId = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
 RunId = Annotated[str, Query(alias="experimentId", max_length=8192)]
 
 
@@ -146,13 +147,13 @@ def shown_project(server: Server, project: str) -> dict[str, Any]:
 
 
 @router.answers("getProject")
-def get_project(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
+def get_project(request: Request, project_id: ProjectId) -> Response:
     """Return a project.
 
     A user who may record at a path gets a project there even if it has no runs yet, because
     projects begin with their first run.
     """
-    project = project_of(request, projectIdentifier, Role.VIEWER)
+    project = project_of(request, project_id, Role.VIEWER)
     server = server_of(request)
     if project.count("/") != 1:
         raise Refusal(404, "no-project", "the client supports only projects named workspace/name")

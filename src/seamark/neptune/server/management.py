@@ -22,6 +22,7 @@ from seamark.neptune.server.answers import (
     objects,
 )
 from seamark.neptune.server.containers import (
+    ProjectId,
     Text,
     find_container,
     project_of,
@@ -55,7 +56,7 @@ _ROLE_NAMES: Final = {role: word for word, role in _ROLES.items()}
 _VISIBILITIES: Final = {word: name for name, word in VISIBILITIES.items()}
 _NON_PUBLIC: Final = _VISIBILITIES.keys() - {"pub"}
 _MAX_KEY_CHARACTERS: Final = 10
-Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
+Identifiers = Annotated[list[str], Body(max_length=10_000)]
 Workspace = Annotated[str, Query(alias="organizationIdentifier", max_length=1024)]
 User = Annotated[str, Query(alias="userId", max_length=100)]
 Service = Annotated[str, Query(alias="serviceAccountId", max_length=100)]
@@ -106,7 +107,7 @@ def create(request: Request, given: Given) -> Response:
 
 
 @router.answers("deleteProject")
-def delete(request: Request, project_id: Of) -> Response:
+def delete(request: Request, project_id: ProjectId) -> Response:
     """Delete a project without runs; the runs of other projects must be purged first."""
     project, server = project_of(request, project_id, Role.OWNER), server_of(request)
     if project.count("/") != 1 or server.has_runs(project):
@@ -136,7 +137,7 @@ def _describe_member(user: str, role: Role | None, *, service: bool) -> dict[str
 
 
 @router.answers("listProjectMembers")
-def members(request: Request, project_id: Of) -> Response:
+def members(request: Request, project_id: ProjectId) -> Response:
     """Return the users with a role in a project, and workspace members who can see it.
 
     Service accounts are not included, as with Neptune.
@@ -152,7 +153,7 @@ def members(request: Request, project_id: Of) -> Response:
 
 
 @router.answers("listProjectServiceAccounts")
-def accounts_of(request: Request, project_id: Of) -> Response:
+def accounts_of(request: Request, project_id: ProjectId) -> Response:
     """Return the service accounts with a role in a project."""
     project = project_of(request, project_id, Role.CONTRIBUTOR)
     services, found = _service_names(request), server_of(request).accounts.members(project)
@@ -163,7 +164,7 @@ def accounts_of(request: Request, project_id: Of) -> Response:
 
 @router.answers("addProjectMember")
 @router.answers("addProjectServiceAccount")
-def add(request: Request, project_id: Of, given: Given) -> Response:
+def add(request: Request, project_id: ProjectId, given: Given) -> Response:
     """Add a user or a service account to a project with a role."""
     account, word = field(given, "serviceAccountId"), field(given, "role")
     user = account or field(given, "userId") or ""
@@ -184,7 +185,9 @@ def add(request: Request, project_id: Of, given: Given) -> Response:
 
 @router.answers("deleteProjectMember")
 @router.answers("deleteProjectServiceAccount")
-def remove(request: Request, project_id: Of, person: User = "", account: Service = "") -> Response:
+def remove(
+    request: Request, project_id: ProjectId, person: User = "", account: Service = ""
+) -> Response:
     """Remove the role of a user or a service account in a project."""
     user = account or person
     project = project_of(request, project_id, Role.OWNER)
@@ -336,11 +339,11 @@ def _existing_project(request: Request, identifier: str) -> str:
 @router.answers("trashExperiments")
 def trash(
     request: Request,
-    projectIdentifier: Text,  # noqa: N803 - theirs
-    identifiers: Annotated[list[str], Body(max_length=10_000)],
+    project_id: ProjectId,
+    identifiers: Identifiers,
 ) -> Response:
     """Move runs to the trash, and models with their versions; the answer has the errors."""
-    project, server = _existing_project(request, projectIdentifier), server_of(request)
+    project, server = _existing_project(request, project_id), server_of(request)
 
     def put(container: Container) -> None:
         if container.kind == "model":
@@ -358,11 +361,11 @@ def trash(
 @router.answers("deleteExperiments")
 def delete_runs(
     request: Request,
-    projectIdentifier: Text,  # noqa: N803 - theirs
-    identifiers: Annotated[list[str], Body(max_length=10_000)],
+    project_id: ProjectId,
+    identifiers: Identifiers,
 ) -> Response:
     """Permanently delete runs in the trash, and models with their versions."""
-    _existing_project(request, projectIdentifier)
+    _existing_project(request, project_id)
 
     def delete_one(container: Container) -> None:
         if not ContainerReader(server_of(request), container).row[1]:
@@ -373,9 +376,9 @@ def delete_runs(
 
 
 @router.answers("deleteAllExperiments")
-def empty_trash(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
+def empty_trash(request: Request, project_id: ProjectId) -> Response:
     """Permanently delete the trash of a project, including models and versions."""
-    project, server = project_of(request, projectIdentifier, Role.OWNER), server_of(request)
+    project, server = project_of(request, project_id, Role.OWNER), server_of(request)
     found = map(container_id, trashed_in(server, project))
     return _apply_to_each(request, found, Role.OWNER, lambda each: _purge(request, each))
 

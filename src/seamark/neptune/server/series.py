@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -196,7 +195,4 @@ def _remove_old_uploads(folder: Path) -> None:
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < before:
-                if path.is_dir():  # of an earlier version
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+                path.unlink()

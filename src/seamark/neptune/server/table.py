@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.neptune.server.answers import Given, Routes, answer, field, objects
-from seamark.neptune.server.containers import Text, project_of
+from seamark.neptune.server.containers import ProjectId, Text, project_of
 from seamark.neptune.server.projects import (
     API_KINDS,
     Container,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 router: Final = Routes()
+Kinds = Annotated[list[str] | None, Query(alias="type", max_length=10)]
 _MAX_PAGE_ROWS: Final = 1000
 _NUMBER: Final = "sys/version"
 _MAX_COLUMNS: Final = 10_000
@@ -77,9 +78,9 @@ def translate_query(query: str) -> str:
 @router.answers("searchLeaderboardEntries")
 def entries(
     request: Request,
-    project_id: Annotated[str, Query(alias="projectIdentifier", max_length=8192)],
+    project_id: ProjectId,
     given: Given,
-    kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
+    kinds: Kinds = None,
 ) -> Response:
     """Return a page of runs, models or versions with the requested columns."""
     project = project_of(request, project_id, Role.VIEWER)
@@ -106,7 +107,7 @@ def entries(
 @router.answers("getLeaderboard")
 def legacy(
     request: Request,
-    project_id: Annotated[str, Query(alias="projectIdentifier", max_length=8192)],
+    project_id: ProjectId,
     ids: Annotated[list[str], Query(alias="shortId", default_factory=list, max_length=1000)],
     states: Annotated[list[str], Query(alias="state", default_factory=list, max_length=10)],
     owners: Annotated[list[str], Query(alias="owner", default_factory=list, max_length=1000)],
@@ -204,9 +205,9 @@ def _entry(server: Server, container: Container, wanted: list[str] | None) -> di
 @router.answers("searchLeaderboardAttributes")
 def columns(
     request: Request,
-    project_id: Annotated[str, Query(alias="projectIdentifier", max_length=8192)],
+    project_id: ProjectId,
     search: Text = "",
-    kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
+    kinds: Kinds = None,
 ) -> Response:
     """Return the available columns of a table, filtered by a substring or regular expression."""
     project = project_of(request, project_id, Role.VIEWER)

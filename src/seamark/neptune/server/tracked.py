@@ -13,7 +13,7 @@ from fastapi import Query, Request, Response
 
 from seamark.errors import ArgumentError
 from seamark.neptune.server.answers import Given, Routes, answer
-from seamark.neptune.server.containers import log_of, project_of
+from seamark.neptune.server.containers import ProjectId, log_of, project_of
 from seamark.neptune.server.operations import BatchOperations, keep_content
 from seamark.neptune.server.projects import Container
 from seamark.neptune.server.reading import PLACE, files_of, hash_of
@@ -31,12 +31,11 @@ router: Final = Routes()
 _MAX_FILES: Final = 100_000
 _MAX_SIZE: Final = 1 << 63
 
-Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
 Hash = Annotated[str, Query(alias="hash", pattern="^([0-9a-f]{8,128})?$")]
 
 
 @router.answers("createNewArtifact")
-def create(request: Request, project_id: Of, given: Hash, size: int = 0) -> Response:
+def create(request: Request, project_id: ProjectId, given: Hash, size: int = 0) -> Response:
     """Return whether the files of an artifact are known already."""
     server, log = _project_log(request, project_id, Role.CONTRIBUTOR)
     known = files_of(server, log, given) is not None
@@ -44,7 +43,7 @@ def create(request: Request, project_id: Of, given: Hash, size: int = 0) -> Resp
 
 
 @router.answers("uploadArtifactFilesMetadata")
-def upload(request: Request, project_id: Of, given: Hash, body: Given) -> Response:
+def upload(request: Request, project_id: ProjectId, given: Hash, body: Given) -> Response:
     """Store the file metadata of an artifact."""
     _server, log = _project_log(request, project_id, Role.CONTRIBUTOR)
     files = _parse_files(body.get("files"))
@@ -54,7 +53,7 @@ def upload(request: Request, project_id: Of, given: Hash, body: Given) -> Respon
 
 
 @router.answers("createArtifactVersion")
-def extend(request: Request, project_id: Of, given: Hash, body: Given) -> Response:
+def extend(request: Request, project_id: ProjectId, given: Hash, body: Given) -> Response:
     """Create an artifact from the files of another one and new files, which take precedence."""
     server, log = _project_log(request, project_id, Role.CONTRIBUTOR)
     known = files_of(server, log, given)
@@ -67,7 +66,7 @@ def extend(request: Request, project_id: Of, given: Hash, body: Given) -> Respon
 
 
 @router.answers("listArtifactFiles")
-def list_files(request: Request, project_id: Of, given: Hash) -> Response:
+def list_files(request: Request, project_id: ProjectId, given: Hash) -> Response:
     """Return the file metadata of an artifact."""
     server, log = _project_log(request, project_id, Role.VIEWER)
     files = [] if given == hash_of([]) else files_of(server, log, given)

@@ -348,7 +348,7 @@ class _Folding:
         "state": _op_state,
         "statistic": _op_statistic,
         "checkpoint": _ignored_op,
-        "series_config": _ignored_op,
+        "series_config": _ignored_op,  # of earlier versions
     }
 
 

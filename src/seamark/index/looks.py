@@ -212,9 +212,9 @@ class KnownRun:
         seen = {look.file: look.stat.size for look in self.looks}
         return all(seen.get(file, -1) >= stat.size for file, stat in stats.items())
 
-    def has_new_files(self, folder: str, root: int | None) -> bool:
-        """Return whether a folder, relative to the descriptor ``root`` if given, has new files."""
-        with closing_fd(os.open(folder, os.O_RDONLY, dir_fd=root)) as fd:
+    def has_new_files(self, folder: str) -> bool:
+        """Return whether a folder has new files."""
+        with closing_fd(os.open(folder, os.O_RDONLY)) as fd:
             names = map(_NAME_OF, regular_files(fd))
         return not set(map(_FILE_OF, self.looks)).issuperset(names)
 

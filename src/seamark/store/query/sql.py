@@ -14,6 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from seamark.process.liveness import Evidence
 from seamark.reading.attributes import DETAIL
+from seamark.reading.catalog import Selection
 from seamark.reading.states import ACTIVE_STATES, CRASHED
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, UNKNOWN_NS
@@ -31,7 +32,6 @@ from seamark.store.query.expression import (
 )
 from seamark.store.query.kinds import CHILDREN, NUMERIC, TEXTS, moment
 from seamark.store.query.known import matching_projects
-from seamark.store.query.selection import Selection
 from seamark.store.read.inherited import has_children, holder
 from seamark.store.read.names import VERSION, moved_versions
 from seamark.store.runs import Store

@@ -104,15 +104,14 @@ class Snapshot:
     connection: sa.Connection
     run: StoredRun
     now_ns: int
-    sources: Sources
-    others: Callable[[str, str], Sources] | None
+    sources_of: Callable[[str, str], Sources]
     _line: Line | None = None
 
     @property
     def line(self) -> Line:
         """Run with the ancestors from which it inherits points."""
         if self._line is None:
-            self._line = Line(self.store, self.connection, self.run, self.sources, self.others)
+            self._line = Line(self.store, self.connection, self.run, self.sources_of)
         return self._line
 
     @property

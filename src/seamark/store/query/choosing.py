@@ -84,9 +84,7 @@ def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Col
             number
             for (number,) in fresh
             if is_crashed(
-                "running",
-                [one for one in load_journals(store, connection, number) if one.owner],
-                now_ns,
+                [one for one in load_journals(store, connection, number) if one.owner], now_ns
             )
         ]
     silent: sa.ColumnElement[bool] = now_ns > SILENT_FROM

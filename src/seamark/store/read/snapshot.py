@@ -138,8 +138,9 @@ class Snapshot:
         current, owners = str(self.state.state[1].get("state", "created")), self.owners
         if is_open(current, owners):
             return state_of_row(OPEN, max(one.seen for one in owners), self.now_ns)
-        crashed = is_crashed(current, owners, self.now_ns, here=self.store.here)
-        return CRASHED if crashed else current
+        if current == "running" and is_crashed(owners, self.now_ns, here=self.store.here):
+            return CRASHED
+        return current
 
     # ------------------------------------------------------------------ attributes
 

@@ -203,7 +203,7 @@ class Compiler:
         return self._runs_where(number, _join(sa.or_, clauses), leaf.field)
 
     def _on_parts(self, leaf: Comparison) -> Clause:
-        field, numbers = leaf.field, [_as_float(value.value) for value in leaf.values]
+        field = leaf.field
         if not field.path.startswith(CHILDREN):
             return sa.true() if leaf.value is None else sa.false()
         aggregate = str(field.aggregate)
@@ -211,7 +211,7 @@ class Compiler:
             return sa.not_(self._have_children(field.path, aggregate))
 
         def holds(found: Any) -> Clause:
-            finite = filter(math.isfinite, numbers)
+            finite = filter(math.isfinite, [_as_float(value.value) for value in leaf.values])
             return _join(
                 sa.or_, [sa.false(), *(_compare(found, leaf.sign, number) for number in finite)]
             )

@@ -188,6 +188,15 @@ def test_a_step_is_taken_when_it_is_given(writer, journals):
     assert [step for _, step, _ in points(journals()[0])] == [255, 255, 255, 256]
 
 
+def test_a_very_long_row_is_split(writer, journals, monkeypatch):
+    monkeypatch.setattr(writer_module, "_MAX_ROW_VALUES", 10)
+    writer.append_row({"p5": 0.0}, 41)
+    writer.append_row({f"p{number}": 1.0 for number in range(25)})
+    found = points(journals()[0])[1:]
+    assert len(found) == 25
+    assert {step for _, step, _ in found} == {42}
+
+
 def test_user_time_stands_beside_the_frames_own(writer, journals):
     """A time of the caller's own is data: rows and columns hold it, order ignores it."""
     for step in range(3):

@@ -41,6 +41,7 @@ CLOSE_TIMEOUT_S: Final = 30.0
 """Time limit of `JournalWriter.rest` and `JournalWriter.close` for the disk, in seconds."""
 
 _MAX_COLUMN_POINTS: Final = 500_000
+_MAX_ROW_VALUES: Final = 1_000_000
 _PLAIN_STEPS: Final = frozenset({float, int, bool, type(None)})
 """Types of steps that are packed without conversion."""
 _STEADY_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -250,7 +251,19 @@ class JournalWriter:
         sound = sound_row(metrics, step, found, self.claim, self._losses)
         if sound is None:
             return False
-        return self._guard.run(partial(self._write, Row, *sound, time_ns))
+        values, step = sound
+        if len(values) > _MAX_ROW_VALUES and step is None:
+            with self._guard.lock:  # exceeds a frame: several rows with the same step
+                step = self._table.after([self._table.of(path) for path in values])
+        items = list(values.items())
+        parts = [
+            dict(items[start : start + _MAX_ROW_VALUES])
+            for start in range(0, len(items), _MAX_ROW_VALUES)
+        ]
+        written = [
+            self._guard.run(partial(self._write, Row, part, step, time_ns)) for part in parts
+        ]
+        return all(written)
 
     def _write(self, make: Callable[..., Row | Column], *points: Any) -> bool:
         return self._stream.append(make(self._table, *points))

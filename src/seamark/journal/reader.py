@@ -53,7 +53,6 @@ _BLOCK_BYTES: Final = 1 << 20
 _FRAME_LIMIT: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
 _MARK_BYTES: Final = MARK.to_bytes(2, "little")
 _MARK_AT: Final = 10
-_MIN_SEARCHED_BYTES: Final = 1 << 12
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _KNOWN_KINDS: Final = frozenset(int(kind) for kind in Kind)
 
@@ -424,31 +423,36 @@ class JournalReader(contextlib.AbstractContextManager["JournalReader"]):
         return self._settled
 
     def last_frame(self) -> Frame | None:
-        """Return the last valid frame, or None."""
-        return next(self._frames_with(_MARK_BYTES, _MARK_AT, _MIN_SEARCHED_BYTES), None)
+        """Return the last valid frame, found by a backward search for its mark, or None."""
+        size, span = self.size, 1 << 12
+        while True:
+            start = max(FILE_HEADER_BYTES, (size - span) & ~7)
+            data = self._source.pread(size - start, start) if size > start else b""
+            pos = len(data)
+            while (pos := data.rfind(_MARK_BYTES, 0, pos)) >= 0:
+                frame = self._frame_at(data, pos - _MARK_AT)
+                if frame is not None:
+                    return _with_payload(start, data, frame)
+            if start <= FILE_HEADER_BYTES or span > 2 * _FRAME_LIMIT:
+                return None
+            span *= 16
 
     def frames_that_begin(self, payload: bytes) -> Iterator[Frame]:
         """Yield valid uncompressed frames whose payload starts with ``payload``, last first."""
-        for frame in self._frames_with(payload, FRAME_HEADER_BYTES, _BLOCK_BYTES):
-            if not frame.flags & ZLIB:
-                yield frame
-
-    def _frames_with(self, pattern: bytes, place: int, span: int) -> Iterator[Frame]:
-        """Yield valid frames with a pattern at a place, last first; begin with ``span`` bytes."""
         end = self.size
         while end > FILE_HEADER_BYTES:
-            start = max(FILE_HEADER_BYTES, (end - span) & ~7)
+            start = max(FILE_HEADER_BYTES, end - _BLOCK_BYTES)
             # A match begins before `end`, and may extend beyond it.
-            data = self._source.pread(end - start + len(pattern) - 1, start)
+            data = self._source.pread(end - start + len(payload) - 1, start)
             pos = len(data)
-            while (pos := data.rfind(pattern, 0, pos + len(pattern) - 1)) >= 0:
-                offset = start + pos - place
+            while (pos := data.rfind(payload, 0, pos + len(payload) - 1)) >= 0:
+                offset = start + pos - FRAME_HEADER_BYTES
                 if offset >= FILE_HEADER_BYTES and offset % 8 == 0:
                     whole = self._read_frame(offset)
                     raw = self._frame_at(whole, 0)
-                    if raw is not None:
+                    if raw is not None and not raw[2] & ZLIB:
                         yield _with_payload(offset, whole, raw)
-            end, span = start, _BLOCK_BYTES
+            end = start
 
     def _find_frame(self, offset: int) -> tuple[int, int] | None:
         """Return (offset, t) of the first valid aligned frame at or after ``offset``, or None."""

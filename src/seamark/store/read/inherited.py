@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -151,12 +150,43 @@ def shared_paths(
     ]
 
 
-_AGGREGATES: Final[Mapping[str, Callable[[Any], sa.ColumnElement[Any]]]] = {
-    "min": sa.func.min,
-    "max": sa.func.max,
-    "mean": sa.func.avg,
-    "count": sa.func.count,
+_AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "min": min,
+    "max": max,
+    "mean": lambda numbers: math.fsum(numbers) / len(numbers),
+    "count": len,
 }
+_PARENTS: Final = (
+    sa.select(_run.id, _run.project, _cell.text)
+    .join(schema.attribute, _cell.run == _run.id)
+    .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.type == "string")
+    .where(_run.trashed == 0, among(_cell.text))
+)
+_NUMBERS: Final = (
+    sa.select(_cell.run, _cell.number)
+    .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.number.is_not(None))
+    .where(among(_cell.run))
+)
+
+
+def children_of(
+    store: Store,
+    connection: sa.Connection,
+    refs: Sequence[Ref],
+    is_meant: Callable[[str], bool],
+) -> dict[int, int]:
+    """Return the parent's index in ``refs`` by number of each child run in accepted projects."""
+    number = store.numbers.number(connection, PARENT)
+    places = {ref: at for at, ref in enumerate(refs)}
+    words = [word for project, run in refs for word in (run, f"{project}/{run}")]
+    found: dict[int, int] = {}
+    rows = store.database.rows(connection, _PARENTS, path=number, at=words)
+    for child, project, parent in rows:
+        above, slash, run = parent.rpartition("/")
+        at = places.get((above if slash else project, run))
+        if at is not None and is_meant(project):
+            found[child] = at
+    return found
 
 
 def has_children(
@@ -170,25 +200,9 @@ def has_children(
 
     ``path`` starts with `CHILDREN`; ``holds`` returns a condition on the aggregate of the numbers.
     """
-    each = _select_children(number_of, projects, path)
-    if each is None:
-        return sa.false()
-    found = sa.select(each.c.whole).group_by(each.c.whole)
-    if holds is not None:
-        found = found.having(holds(_AGGREGATES[aggregate](each.c.number)))
-    return (schema.run.c.project + "/" + schema.run.c.name).in_(found)
-
-
-def _select_children(
-    number_of: Callable[[str], int | None],
-    projects: Sequence[str],
-    path: str,
-    parents: Iterable[Ref] | None = None,
-) -> sa.Subquery | None:
-    # The finite numbers of child runs, with the parent as PROJECT/ID; None if there are none.
     above, number = number_of(PARENT), number_of(path.removeprefix(CHILDREN))
     if above is None or number is None:
-        return None
+        return sa.false()
     part, parent_row, value_row = (
         schema.run.alias(),
         schema.attribute.alias(),
@@ -207,11 +221,13 @@ def _select_children(
             value_row.c.path == number, value_row.c.visible == 1, value_row.c.number.is_not(None)
         )
         .where(part.c.trashed == 0, part.c.project.in_(as_literals(projects)))
+        .subquery()  # databases treat equal expressions with parameters as different
     )
-    if parents is not None:
-        words = [word for project, run in parents for word in (run, f"{project}/{run}")]
-        each = each.where(parent_row.c.text.in_(as_literals(words)))
-    return each.subquery()  # databases treat equal expressions with parameters as different
+    found = sa.select(each.c.whole).group_by(each.c.whole)
+    if holds is not None:
+        counted = sa.func.avg if aggregate == "mean" else getattr(sa.func, aggregate)
+        found = found.having(holds(counted(each.c.number)))
+    return (schema.run.c.project + "/" + schema.run.c.name).in_(found)
 
 
 def columns_of_children(
@@ -219,25 +235,38 @@ def columns_of_children(
     connection: sa.Connection,
     refs: Sequence[Ref],
     wanted: Iterable[tuple[str, str | None]],
-    projects: Sequence[str],
+    is_meant: Callable[[str], bool],
 ) -> dict[tuple[str, str | None], list[Any]]:
     """Return a column of aggregates of the finite numbers of child runs, by path and aggregate.
 
     Paths start with `CHILDREN`. Raises `QueryError` for an unknown aggregate.
     """
-    columns: dict[tuple[str, str | None], list[Any]] = {}
-    for path, aggregate in wanted:
+    asked = list(dict.fromkeys(wanted))
+    for path, aggregate in asked:
         if aggregate not in CHILD_AGGREGATES:
             known = ", ".join(f":{name}" for name in CHILD_AGGREGATES)
             raise QueryError(f"column: expected one of {known} after {path!r:.200}")
-        each = _select_children(partial(store.numbers.number, connection), projects, path, refs)
-        found: dict[str, Any] = {}
-        if each is not None:
-            total = _AGGREGATES[aggregate](each.c.number)
-            statement = sa.select(each.c.whole, total).group_by(each.c.whole)
-            found = dict(store.database.query(connection, statement))
-        columns[path, aggregate] = [found.get("/".join(ref)) for ref in refs]
-    return columns
+    children = children_of(store, connection, refs, is_meant) if asked else {}
+    numbers: dict[str, list[list[float]]] = {}
+    for path, _ in asked:
+        if path not in numbers:
+            numbers[path] = _load_numbers(store, connection, path, children, len(refs))
+    return {
+        (path, aggregate): [
+            _AGGREGATES[str(aggregate)](each) if each else None for each in numbers[path]
+        ]
+        for path, aggregate in asked
+    }
+
+
+def _load_numbers(
+    store: Store, connection: sa.Connection, path: str, children: Mapping[int, int], size: int
+) -> list[list[float]]:
+    found: list[list[float]] = [[] for _ in range(size)]
+    number = store.numbers.number(connection, path.removeprefix(CHILDREN))
+    for run, value in store.database.rows(connection, _NUMBERS, path=number, at=list(children)):
+        found[children[run]].append(value)
+    return found
 
 
 Sources = Callable[[str], "Source"]

@@ -19,7 +19,7 @@ from seamark.store.cells import UNKNOWN_NS, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.expression import matcher
 from seamark.store.query.kinds import CHILDREN
-from seamark.store.query.known import KnownPaths, matching_projects
+from seamark.store.query.known import KnownPaths
 from seamark.store.query.language import parse_field
 from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASH_REASON, reasons_of
 from seamark.store.read.inherited import TAGS, columns_of_children, inherited_tags, shared_paths
@@ -347,11 +347,11 @@ class _Cells:
 
     def read_children(self, wanted: Iterable[_Column], selection: Selection) -> None:
         """Add the columns of child runs in the projects of the selection."""
-        if not (asked := [(one.field.path, one.field.aggregate) for one in wanted]):
-            return
-        store, connection = self._store, self._connection
-        projects = matching_projects(store, connection, selection.reaches)
-        self.columns |= columns_of_children(store, connection, self._chosen.refs, asked, projects)
+        asked = [(one.field.path, one.field.aggregate) for one in wanted]
+        refs = self._chosen.refs
+        self.columns |= columns_of_children(
+            self._store, self._connection, refs, asked, selection.reaches
+        )
 
     def read_series(self, aggregates: Collection[str]) -> None:
         table, shown, size = schema.series.c, schema.attribute.c, len(self._order)

@@ -12,7 +12,7 @@ from recording import QUIET
 import seamark
 from seamark.index.index import Index
 from seamark.journal.folder import hashed_run_id
-from seamark.store.query.selection import Selection
+from seamark.reading.catalog import Selection
 
 NOTHING = "0" * 16
 

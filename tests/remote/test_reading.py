@@ -17,11 +17,11 @@ from recording import QUIET
 from seamark import init_project, init_run
 from seamark.errors import FileMissingError, MissingFieldError, ReadOnlyError, RunNotFoundError
 from seamark.index.index import Index
+from seamark.reading.catalog import Selection
 from seamark.remote import shipper as shippers
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import Refused
-from seamark.store.query.selection import Selection
 
 RUNS = {"steep": 2.0, "flat": 0.5}
 

@@ -96,7 +96,7 @@ def reader_of(
 ) -> RunReader:
     """Return the reader of a run whose journals these are."""
     return RunReader(
-        lambda: store, PROJECT, run, lambda name: sources[name](), now_ns=lambda: now_ns
+        lambda: store, PROJECT, run, lambda *_: lambda name: sources[name](), now_ns=lambda: now_ns
     )
 
 

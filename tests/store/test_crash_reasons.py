@@ -8,8 +8,8 @@ import pytest
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.process.liveness import process_facts
+from seamark.reading.catalog import Selection
 from seamark.store.journals import load_losses
-from seamark.store.query.selection import Selection
 from seamark.store.query.sql import reasons_of
 from seamark.store.runs import RUNS_AT_ONCE, numbers_of
 

@@ -18,8 +18,8 @@ from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect
 
 from seamark.errors import QueryError
 from seamark.journal.format import Kind
+from seamark.reading.catalog import Selection
 from seamark.store import groups, ingest, schema
-from seamark.store.query.selection import Selection
 
 runs = map("r{}".format, itertools.count())
 """Names of runs: many examples share the tables of one test."""

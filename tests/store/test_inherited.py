@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.store.query.selection import Selection
+from seamark.reading.catalog import Selection
 from seamark.store.read.inherited import inherited_tags
 
 START = 10**18

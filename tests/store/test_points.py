@@ -127,9 +127,7 @@ def test_journals_that_cannot_hold_what_is_asked_are_not_opened(builder, engines
         opened.append(name)
         return sources[name]()
 
-    look = RunReader(
-        lambda: store, engines.PROJECT, "r", source, others=lambda *_: source, now_ns=lambda: 0
-    )
+    look = RunReader(lambda: store, engines.PROJECT, "r", lambda *_: source, now_ns=lambda: 0)
     found = look.many_points("ab", limit=2)
     assert [one.step.tolist() for one in found.values()] == [[7, 8], [7, 8]]
     assert len(look.points("monitoring/m")) == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seamark.errors import ArgumentError, QueryError
-from seamark.store.query.selection import Selection
+from seamark.reading.catalog import Selection
 
 NOW = 10**18 + 10**14
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from seamark.store.query.selection import Selection
+from seamark.reading.catalog import Selection
 from seamark.store.read.names import run_names, version_numbers
 
 PLACE = "p/.models/NET"

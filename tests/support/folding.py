@@ -65,8 +65,8 @@ class Place:
     def reader(self, project, run):
         """Return the reader of a run as the server has it."""
 
-        def opened(name):
-            return self.kept.source(project, run, name)
+        def opened(*ref):
+            return partial(self.kept.source, *ref)
 
         return RunReader(self.databases.store, project, run, opened, now_ns=self.now_ns)
 
@@ -116,8 +116,10 @@ def oracle(project, run, journals):
     store = Store(database, PathNumbers(database))
     sources = {name: partial(BytesSource, name, data) for name, data in journals.items()}
     fold_run(store, project, run, sources, time.time_ns)
-    found = says(
-        RunReader(lambda: store, project, run, lambda name: sources[name](), now_ns=time.time_ns)
-    )
+
+    def opened(*_):
+        return lambda name: sources[name]()
+
+    found = says(RunReader(lambda: store, project, run, opened, now_ns=time.time_ns))
     database.engine.dispose()
     return found

@@ -77,7 +77,7 @@ def _limit_new_runs(done: int, total: int) -> None:
 
 
 def _newest(index: Catalog, context: click.Context) -> list[tuple[Ref, dict[str, Any]]]:
-    from seamark.store.query.selection import Selection
+    from seamark.reading.catalog import Selection
 
     project, trashed = context.params.get("project"), context.info_name in _TRASH_COMMANDS
     inside = project if isinstance(project, str) else None
@@ -308,7 +308,7 @@ class Runs:
         kind: str = "run",
     ) -> list[RunRef]:
         """Return the runs (or another ``kind``) that match a query, newest first."""
-        from seamark.store.query.selection import Selection
+        from seamark.reading.catalog import Selection
 
         chosen = Selection(
             project=project, query=query, trashed=trashed, limit=limit, local=True, kind=kind

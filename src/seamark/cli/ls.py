@@ -40,8 +40,7 @@ from seamark.reading.words import (
 )
 
 if TYPE_CHECKING:
-    from seamark.reading.catalog import SharedPath
-    from seamark.store.query.selection import Selection
+    from seamark.reading.catalog import Selection, SharedPath
 
 
 _PROJECT: Final = "/project"
@@ -273,7 +272,7 @@ def ls(
       seamark ls --kind artifact
       seamark ls --kind project --query 'runs > 10'
     """
-    from seamark.store.query.selection import Selection
+    from seamark.reading.catalog import Selection
 
     if as_csv and as_json:
         misuse("expected one of --csv and --json, got both")
@@ -451,7 +450,7 @@ class _ColumnSelection:
 
 
 def _missing_tag_text(runs: Runs, tags: Sequence[str]) -> str:
-    from seamark.store.query.selection import Selection
+    from seamark.reading.catalog import Selection
 
     if not tags:
         return ""

@@ -200,8 +200,8 @@ def _group_curves(
     options: PlotOptions,
 ) -> tuple[list[Curve], Axes]:
     from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
+    from seamark.reading.catalog import Selection
     from seamark.reading.words import value_text
-    from seamark.store.query.selection import Selection
 
     runs.expect_project(project)
     chosen = Selection(project=project, query=query, local=True)

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -36,27 +35,16 @@ def open_journal(folder: RunFolder, name: str) -> Source:
     return FileSource(f"{folder.root}/{folder.project}/{folder.run}/journal/{name}")
 
 
-@dataclass(slots=True)
-class Copies:
-    """Files of a folder by uid: the file to read, and copies with different contents."""
-
-    chosen: dict[bytes, str] = field(default_factory=dict)
-    diverged: dict[bytes, list[str]] = field(default_factory=dict)
-
-
-def choose(folder: RunFolder, files: Iterable[str]) -> Copies:
-    """Select the files of a folder to read."""
+def choose(folder: RunFolder, files: Iterable[str]) -> dict[bytes, tuple[str, list[str]]]:
+    """Return, by uid, the file of a folder to read, and copies with different contents."""
     by_uid: dict[bytes, list[str]] = {}
     for name in files:
         uid = split_journal_name(name)[1] or _read_uid(folder, name)
         by_uid.setdefault(uid, []).append(name)
-    found = Copies()
-    for uid, names in by_uid.items():
-        if len(names) == 1:
-            found.chosen[uid], found.diverged[uid] = names[0], []
-        else:
-            found.chosen[uid], found.diverged[uid] = _compare_copies(folder, names)
-    return found
+    return {
+        uid: (names[0], []) if len(names) == 1 else _compare_copies(folder, names)
+        for uid, names in by_uid.items()
+    }
 
 
 def _read_uid(folder: RunFolder, name: str) -> bytes:
@@ -118,9 +106,8 @@ class RunView(RunReader):
             store,
             folder.project,
             folder.run,
-            sources_of(folder.project, folder.run),
+            sources_of,
             now_ns=now_ns,
-            others=sources_of,
             guarded=guarded,
         )
 
@@ -159,7 +146,7 @@ class Refresh:
         )
         if not all(map(self._is_continued, folding.run.state.journals.values())):
             folding.discard_state()
-        folding.add_journals(self.copies.chosen)
+        folding.add_journals({uid: name for uid, (name, _) in self.copies.items()})
         folding.fold(self._may_have_more)
         self.now = self._make_statuses(listed)
         self._is_current = known is not None and (known.listed, known.looks) == (
@@ -187,9 +174,9 @@ class Refresh:
     # ------------------------------------------------------------------ its files
 
     def _is_continued(self, journal: JournalState) -> bool:
-        name = self.copies.chosen.get(journal.uid)
-        if name is None:
+        if journal.uid not in self.copies:
             return False
+        name = self.copies[journal.uid][0]
         before, now = self.before.get(name), self.stats[name]
         if name != journal.file:
             journal.file, journal.touched, before = name, True, None
@@ -221,7 +208,7 @@ class Refresh:
         by_file = {}
         for journal in state.journals.values():
             by_file[journal.file] = journal
-            names = self.copies.diverged.get(journal.uid, journal.diverged)
+            names = self.copies[journal.uid][1]
             if names != journal.diverged:
                 journal.diverged, journal.touched = names, True
         for name, stat in self.stats.items():

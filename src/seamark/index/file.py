@@ -125,15 +125,13 @@ class IndexFile:
         target = index_path(self.root)
         try:
             is_inside = os.path.realpath(target).startswith(os.path.realpath(self.root) + os.sep)
-            opened = not is_inside and self._open_file(target)
+            if not is_inside and self._open_file(target) and self._store is not None:
+                return self._store
         except (OSError, sqlite3.Error, sa.exc.DBAPIError) as error:
             log.debug(
                 "seamark: the index %s cannot be used, using one in memory: %s", target, error
             )
-            opened = False
-        if self._store is None or not opened:
-            return self._use_memory()
-        return self._store
+        return self._use_memory()
 
     def _after_fork(self) -> None:
         # A child process must neither use nor close SQLite connections of its parent.

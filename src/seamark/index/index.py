@@ -29,7 +29,15 @@ from seamark.index.updater import Updater
 from seamark.journal.folder import RunFolder, root_inside
 from seamark.paths import is_inside, kind_of
 from seamark.process.interrupts import quietly
-from seamark.reading.catalog import ChangedRun, Changes, Columns, RunField, Unknown, Wanted, refuse
+from seamark.reading.catalog import (
+    ChangedRun,
+    Changes,
+    Columns,
+    RunField,
+    Selection,
+    Unknown,
+    refuse,
+)
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.groups import Key, RunGroups, curves_of_runs, group_table
 from seamark.reading.points import Attempt, check_attempt
@@ -37,9 +45,8 @@ from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.store import schema
 from seamark.store.database import Upsert
 from seamark.store.journals import load_losses
-from seamark.store.query.choosing import choose, count_runs, state_column
+from seamark.store.query.choosing import Chosen, choose, count_runs, state_column
 from seamark.store.query.known import KnownPaths
-from seamark.store.query.selection import Selection
 from seamark.store.query.sql import reasons_of
 from seamark.store.read.names import recent_paths, run_names
 from seamark.store.read.tables import query_runs
@@ -243,23 +250,20 @@ class Index(contextlib.AbstractContextManager["Index"]):
         """Return the names of all runs, newest first."""
         return self._read(lambda connection: run_names(self.store, connection, kind=kind))
 
-    def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
+    def select(self, selection: Selection, unknown: Unknown = refuse) -> list[Ref]:
         """Return the matching runs, in order."""
+        return self._read(lambda asked: self._choose(asked, selection, unknown).refs)
 
-        def answer(connection: sa.Connection) -> list[Ref]:
-            own, now = _as_selection(selection), self.now_ns()
-            return choose(self.store, connection, own, now, unknown, counted=False).refs
+    def _choose(self, connection: sa.Connection, selection: Selection, unknown: Unknown) -> Chosen:
+        return choose(self.store, connection, selection, self.now_ns(), unknown, counted=False)
 
-        return self._read(answer)
-
-    def count(self, selection: Wanted) -> int:
+    def count(self, selection: Selection) -> int:
         """Return the number of matching runs, regardless of ``limit`` and ``offset``."""
-        own = _as_selection(selection)
-        return self._read(lambda asked: count_runs(self.store, asked, own, self.now_ns()))
+        return self._read(lambda asked: count_runs(self.store, asked, selection, self.now_ns()))
 
     def table(
         self,
-        selection: Wanted,
+        selection: Selection,
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
@@ -269,41 +273,42 @@ class Index(contextlib.AbstractContextManager["Index"]):
             wanted = list(columns)  # a damaged index repeats the query
 
         def answer(connection: sa.Connection) -> RunsTable:
-            chosen, now = _as_selection(selection), self.now_ns()
-            return query_runs(self.store, connection, chosen, wanted, now, unknown, counted=False)
+            now = self.now_ns()
+            return query_runs(
+                self.store, connection, selection, wanted, now, unknown, counted=False
+            )
 
         table = self._read(answer)
         table.count = partial(self.count, selection)
         return table
 
     def fields(
-        self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
+        self, selection: Selection, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
         """Return the paths of the matching runs, sorted."""
         from seamark.store.read.names import run_fields
 
         def answer(connection: sa.Connection) -> list[RunField]:
-            own, now = _as_selection(selection), self.now_ns()
-            chosen = choose(self.store, connection, own, now, unknown, counted=False)
+            chosen = self._choose(connection, selection, unknown)
             return run_fields(self.store, connection, chosen.numbers, contains)
 
         return self._read(answer)
 
     def groups(
         self,
-        selection: Wanted,
+        selection: Selection,
         by: Sequence[str],
         columns: Sequence[str] = (),
         unknown: Unknown = refuse,
     ) -> RunGroups:
         """Return the matching runs, grouped by equal values of the columns ``by``."""
-        own = _as_selection(selection)
-        own.check()
-        every = replace(own, limit=None, offset=0)
+        selection.check()
+        every = replace(selection, limit=None, offset=0)
         table = self.table(every, list(dict.fromkeys([*by, *columns])), unknown)
         found = group_table(table, by, columns)
-        end = None if own.limit is None else own.offset + own.limit
-        return RunGroups(found[own.offset : end], len(found))
+        start, limit = selection.offset, selection.limit
+        end = None if limit is None else start + limit
+        return RunGroups(found[start:end], len(found))
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
         """Return the runs that changed since a cursor."""
@@ -441,8 +446,3 @@ class Index(contextlib.AbstractContextManager["Index"]):
             view = RunView(folder, lambda: file.store, self._updater.with_recovery, self.now_ns)
             self._last_view = view
         return view
-
-
-def _as_selection(selection: Wanted) -> Selection:
-    assert isinstance(selection, Selection)  # noqa: S101 - see above
-    return selection

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import operator
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.journal.safe import closing_fd, open_folder, regular_files
+from seamark.journal.safe import closing_fd, names_in, open_folder, regular_files
 from seamark.process.interrupts import let_pass
 from seamark.reading.words import clean, shorten
 from seamark.store import schema
@@ -164,8 +163,6 @@ _LOOKS: Final = sa.select(look_table)
 _IS_RUN: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
 _FOLDER_OF: Final = _FOLDERS.where(*_IS_RUN)
 _LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_IS_RUN)
-_FILE_OF: Final = operator.attrgetter("file")
-_NAME_OF: Final = operator.attrgetter("name")
 
 
 class Stat(NamedTuple):
@@ -212,11 +209,9 @@ class KnownRun:
         seen = {look.file: look.stat.size for look in self.looks}
         return all(seen.get(file, -1) >= stat.size for file, stat in stats.items())
 
-    def has_new_files(self, folder: str, root: int | None) -> bool:
-        """Return whether a folder, relative to the descriptor ``root`` if given, has new files."""
-        with closing_fd(os.open(folder, os.O_RDONLY, dir_fd=root)) as fd:
-            names = map(_NAME_OF, regular_files(fd))
-        return not set(map(_FILE_OF, self.looks)).issuperset(names)
+    def has_new_files(self, folder: str) -> bool:
+        """Return whether a folder has new files."""
+        return not {look.file for look in self.looks}.issuperset(names_in(folder))
 
     def add(self, look: FileStatus) -> None:
         """Add the status of a file."""
@@ -324,12 +319,9 @@ def listing(folder: str, now_ns: int) -> tuple[int, dict[str, Stat]]:
     Omits names with a leading dot, and files that disappear meanwhile. Raises OSError.
     """
     found = {}
-    fd = open_folder(folder)
-    try:
+    with closing_fd(open_folder(folder)) as fd:
         listed = os.fstat(fd).st_ctime_ns
         for one in regular_files(fd):
             with contextlib.suppress(FileNotFoundError):
                 found[one.name] = stat_of(one.stat(follow_symlinks=False))
-    finally:
-        os.close(fd)
     return (listed if now_ns - listed > RACY_NS else 0), dict(sorted(found.items()))

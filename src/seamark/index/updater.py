@@ -133,29 +133,26 @@ class Updater:
         self._load_statuses([ref])
         return self._file.looks.runs.get(ref)
 
-    def _check_changes(
-        self, ref: Ref, known: KnownRun | None, root: int | None = None
-    ) -> bool | None:
+    def _check_changes(self, ref: Ref, known: KnownRun | None) -> bool | None:
         """Return whether a run has new records: True, None (no), or False (the run is missing).
 
         The time of the folder's change is stored in ``known`` as soon as it is reliable.
         """
-        above = f"{self._root}/" if root is None else ""
-        folder, now_ns, look_up = f"{above}{ref[0]}/{ref[1]}/journal", self._now_ns(), os.stat
+        folder, now_ns, look_up = self._journal_dir(ref), self._now_ns(), os.stat
         try:
-            found = look_up(folder, dir_fd=root)
+            found = look_up(folder)
             if known is None:
                 return True if stat.S_ISDIR(found.st_mode) else None
             listed = found.st_ctime_ns
-            if listed != known.listed and (known.listed or known.has_new_files(folder, root)):
+            if listed != known.listed and (known.listed or known.has_new_files(folder)):
                 return True
             for look in known.looks:
-                if stat_of(look_up(f"{folder}/{look.file}", dir_fd=root)) != look.stat:
+                if stat_of(look_up(f"{folder}/{look.file}")) != look.stat:
                     return True
                 if look.retry and now_ns > look.retry:
                     return True
         except (FileNotFoundError, NotADirectoryError):
-            return None if known is None else is_folder(RunFolder(self._root, *ref).journal_dir)
+            return None if known is None else is_folder(folder)
         except OSError as error:  # temporarily unreadable: keep the folded data
             if error.errno != errno.ENAMETOOLONG:  # such a path cannot exist
                 self.unread.note(RunFolder(self._root, *ref).path, error)
@@ -215,45 +212,27 @@ class Updater:
         vanished = set(purged.among(known, projects))
         settled: list[tuple[int, int]] = []  # folders whose time of change is now reliable
         work: list[Ref] = []
-        look_up = os.stat  # local name, called for thousands of runs
-        with self._root_fd() as root:
-            above = f"{self._root}/" if root is None else ""
-            for ref, facts in known.items():
-                project, name = ref
-                if project not in projects or name == PROJECT_LOG:
-                    continue
-                folder = f"{above}{project}/{name}/journal"
-                if facts.is_settled:
-                    try:
-                        if look_up(folder, dir_fd=root).st_ctime_ns == facts.listed:
-                            continue
-                    except OSError as error:
-                        let_pass(error)
-                listed = facts.listed
-                change = self._check_changes(ref, facts, root)
-                if facts.listed != listed:
-                    settled.append((facts.listed, facts.number))
-                if change is False:
-                    vanished.add(ref)
-                elif change:
-                    work.append(ref)
+        for ref, facts in known.items():
+            if ref[0] not in projects or ref[1] == PROJECT_LOG:
+                continue
+            listed = facts.listed
+            if facts.is_settled and _changed_ns(self._journal_dir(ref)) == listed:
+                continue
+            change = self._check_changes(ref, facts)
+            if facts.listed != listed:
+                settled.append((facts.listed, facts.number))
+            if change is False:
+                vanished.add(ref)
+            elif change:
+                work.append(ref)
         self._forget([(ref, known[ref].number) for ref in vanished])
         if settled:
             with self._file.store.database.writing() as connection:
                 looks.save_listed(self._file.store.database, connection, settled)
         return [ref for ref in work if ref not in vanished]
 
-    @contextlib.contextmanager
-    def _root_fd(self) -> Iterator[int | None]:
-        # Relative paths are resolved faster.
-        fd = None
-        with contextlib.suppress(OSError):
-            fd = os.open(self._root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-        try:
-            yield fd
-        finally:
-            if fd is not None:
-                os.close(fd)
+    def _journal_dir(self, ref: Ref) -> str:
+        return f"{self._root}/{ref[0]}/{ref[1]}/journal"
 
     def _new_runs(
         self, project: str | None, known: dict[Ref, KnownRun], purged: _Purged
@@ -429,7 +408,8 @@ def _projects_below(refs: Iterable[Ref], project: str | None) -> set[str]:
 def _changed_ns(folder: str) -> int:
     try:
         return os.stat(folder).st_ctime_ns  # noqa: PTH116 - the walk gives strings
-    except OSError:
+    except OSError as error:
+        let_pass(error)
         return -1
 
 

@@ -242,8 +242,9 @@ class Stream:
         while self.backlog.waiting:
             first = self.backlog.waiting[0]
             if first.record is None:
-                if why := self._begin_next_journal(first.header):
+                if why := self._leave("rotate"):
                     return why
+                self._next_header = first.header
             elif not first.record.done and (why := self._put_queued(first.record, first.t)):
                 if self._may_wait(first.record, why):
                     return why
@@ -257,13 +258,6 @@ class Stream:
             return self._put(record)
         finally:
             self._frame_time = None
-
-    def _begin_next_journal(self, header: Mapping[str, Any] | None) -> str:
-        """Close the open journal; later records go to a new one with this header."""
-        if why := self._leave("rotate"):
-            return why
-        self._next_header = header
-        return ""
 
     def _may_wait(self, record: Record, why: str) -> bool:
         """Return whether a record may be written later without blocking other records."""

@@ -6,6 +6,7 @@ of life, continues a long journal in a new file, and restores a journal file tha
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -27,33 +28,23 @@ class SyncThread(threading.Thread):
         self._run_round = keep
         self._sync_s = sync_s
         self._heartbeat_s = heartbeat_s
-        self._done = threading.Event()
-
-    def start_if_possible(self) -> None:
-        """Start unless the interpreter shuts down; the writer then syncs by itself at its end."""
-        try:
-            self.start()
-        except RuntimeError:
-            self._done.set()
+        self.done = threading.Event()
+        """Set to make the thread run its last round now."""
 
     def run(self) -> None:
-        """Maintain the journal until `end` is called, then once more."""
+        """Maintain the journal until `done` is set, then once more."""
         beat_at = time.monotonic() + self._heartbeat_s
         self._run_round()
-        while not self._done.wait(self._sync_s):
+        while not self.done.wait(self._sync_s):
             beat = time.monotonic() >= beat_at
             if beat:
                 beat_at = time.monotonic() + self._heartbeat_s
             self._run_round(heartbeat=beat)
         self._run_round()
 
-    def end(self) -> None:
-        """Signal the thread to run its last round now, without waiting for it."""
-        self._done.set()
-
     def finish(self, timeout_s: float) -> bool:
         """Run the last round, here if not started; return whether it ended within ``timeout_s``."""
-        self._done.set()
+        self.done.set()
         if self.ident is None:
             self._run_round()
         elif self is not threading.current_thread():
@@ -94,13 +85,15 @@ class Upkeep:
         """Start the background thread unless it exists; the writer holds its lock."""
         if self.thread is None:
             self.thread = SyncThread(self.keep, *self.every_s)
-            self.thread.start_if_possible()
+            # While the interpreter shuts down, no thread starts: the writer syncs at its end.
+            with contextlib.suppress(RuntimeError):
+                self.thread.start()
 
     def end(self) -> SyncThread | None:
         """Signal the thread to end after a last round, and return it; the writer holds its lock."""
         thread, self.thread = self.thread, None
         if thread is not None:
-            thread.end()
+            thread.done.set()
         return thread
 
     def finish(self, thread: SyncThread | None, timeout_s: float) -> bool:

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from seamark.index.index import Index
 from seamark.page.roots import Root
-from seamark.reading.catalog import Ref
-from seamark.store.query.selection import Selection
+from seamark.reading.catalog import Ref, Selection
 
 PAUSE_S: Final = 2.0
 """Minimum pause between scans while the page is open, in seconds."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from seamark.errors import QueryError
+from seamark.paths import KINDS, is_inside
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.reading.curves import Look, RunCurve
@@ -107,7 +109,7 @@ def refuse(error: QueryError) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """Selection and order of runs; see `seamark.Project.fetch_runs_table`.
 
     Attributes:
@@ -122,6 +124,10 @@ class Wanted:
         local: Whether times without an offset in the query are in this computer's time zone;
             otherwise they are in UTC.
         kind: Kind to select: ``"run"``, ``"model"`` or ``"model_version"``.
+        moments: Times of the query by their text, converted in the time zone of the caller to
+            microseconds since the Unix epoch.
+        readable: Returns whether the caller may read a project; None for all projects. Runs of
+            other projects are neither counted nor named.
     """
 
     project: str | None = None
@@ -137,14 +143,44 @@ class Wanted:
     ascending: bool = False
     local: bool = False
     kind: str = "run"
+    moments: Mapping[str, int] | None = None
+    readable: Callable[[str], bool] | None = None
+
+    def reaches(self, project: str) -> bool:
+        """Return whether the selection may include runs of a project."""
+        inside = self.project is None or is_inside(project, self.project)
+        return inside and (self.readable is None or self.readable(project))
+
+    def strings(self, name: str) -> list[str] | None:
+        """Return the texts in a field, None without any; raise `ArgumentError` for other values."""
+        given = getattr(self, name)
+        if given is None:
+            return None
+        is_list = isinstance(given, Iterable) and not isinstance(given, str)
+        values = list(given) if is_list else [given]
+        for value in values:
+            if not isinstance(value, str):
+                raise argument_error(value, name, "a string or several strings")
+        return values or None
 
     def check(self) -> None:
-        """Check the fields that `expression` does not check; raises `ArgumentError`."""
-        raise NotImplementedError
-
-    def expression(self) -> Any:
-        """Return the conditions as one expression; raises `ArgumentError` or `QueryError`."""
-        raise NotImplementedError
+        """Check all fields except the query; raise `ArgumentError`."""
+        for name in ("id", "state", "owner", "tag"):
+            self.strings(name)
+        if self.trashed is not None and not isinstance(self.trashed, bool):
+            raise argument_error(self.trashed, "trashed", "True, False or None for both")
+        if self.kind not in KINDS:
+            raise argument_error(self.kind, "kind", f"one of {', '.join(KINDS)}")
+        if self.limit is not None and (
+            not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1
+        ):
+            raise argument_error(self.limit, "limit", "a positive number of runs or None")
+        if not isinstance(self.offset, int) or isinstance(self.offset, bool) or self.offset < 0:
+            raise argument_error(self.offset, "offset", "the number of runs to skip")
+        if not isinstance(self.ascending, bool):
+            raise argument_error(self.ascending, "ascending", "True or False")
+        if not isinstance(self.sort_by, str):
+            raise argument_error(self.sort_by, "sort_by", "a path such as 'val/loss:min'")
 
 
 class Catalog(Protocol):
@@ -194,7 +230,7 @@ class Catalog(Protocol):
     def names(self, kind: str = "run") -> list[RunName]:
         """Return every run, model or version with its names, the newest first."""
 
-    def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
+    def select(self, selection: Selection, unknown: Unknown = refuse) -> list[Ref]:
         """Return the matching runs in order.
 
         ``unknown`` is called with an error for each requested path that no run has; by default it
@@ -205,25 +241,25 @@ class Catalog(Protocol):
             QueryError: If the query or a path is invalid; the message points at the position.
         """
 
-    def count(self, selection: Wanted) -> int:
+    def count(self, selection: Selection) -> int:
         """Return the number of matching runs, ignoring ``limit`` and ``offset``; see `select`."""
 
     def table(
         self,
-        selection: Wanted,
+        selection: Selection,
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
         """Return the requested columns of the matching runs; see `select`."""
 
     def fields(
-        self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
+        self, selection: Selection, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
         """Return the sorted paths of the runs that contain a text, ignoring case."""
 
     def groups(
         self,
-        selection: Wanted,
+        selection: Selection,
         by: Sequence[str],
         columns: Sequence[str] = (),
         unknown: Unknown = refuse,

@@ -18,6 +18,7 @@ from seamark.journal.folder import root_dir
 from seamark.journal.writer import HEARTBEAT_S
 from seamark.opening.place import open_catalog, place_to_read
 from seamark.paths import PROJECT_LOG, check_name, given_path, home_of, is_inside, projects_above
+from seamark.reading.catalog import Selection
 from seamark.reading.tables import RunsTable, StringList
 from seamark.run.claims import check_set, first_free, place_of
 from seamark.store.query.expression import (
@@ -31,7 +32,7 @@ from seamark.store.query.expression import (
 )
 from seamark.store.query.kinds import moment
 from seamark.store.query.language import parse
-from seamark.store.query.selection import Selection
+from seamark.store.query.selection import expression_of
 from seamark.store.read.inherited import TAGS
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def fetch_projects_table(
         QueryError: If the query is invalid or contains a regular expression.
         ArgumentError: If the remote cannot be read.
     """
-    Selection(query=query).expression()  # a mistake in it is told before anything is read
+    expression_of(Selection(query=query))  # a mistake in it is told before anything is read
     place = place_to_read(root, remote) or root_dir(root)
     with closing(open_catalog(place, api_token)) as index:
         index.refresh()
@@ -259,7 +260,7 @@ class Group:
 
     def fetch_runs_table(self, *, query: str | None = None, **others: Any) -> RunsTable:
         """Return its runs; arguments and errors are as in `seamark.Project.fetch_runs_table`."""
-        Selection(query=query).expression()  # an error in it is shown as it was written
+        expression_of(Selection(query=query))  # an error in it is shown as it was written
         wanted = f'{_OF_RUNS} CONTAINS "{self._name}"'
         query = wanted if query is None else f"{wanted} AND ({query})"
         return self._project.fetch_runs_table(query=query, **others)
@@ -364,7 +365,7 @@ def claim_group(
 ) -> Group | None:
     """Claim a group; see `seamark.Project.claim_group`."""
     kept, session = check_set(values), project.session
-    Selection(query=query).expression()
+    expression_of(Selection(query=query))
     if not _may_claim(project, "claim_group"):
         return None
     index = session.up_to_date()

@@ -397,9 +397,10 @@ class Project(Logbook):
             QueryError: If the query breaks the grammar, or has a regular expression.
         """
         from seamark.registry.group import group_rows, table_of
-        from seamark.store.query.selection import Selection
+        from seamark.reading.catalog import Selection
+        from seamark.store.query.selection import expression_of
 
-        Selection(query=query).expression()  # a mistake in it is told before anything is read
+        expression_of(Selection(query=query))  # a mistake in it is told before anything is read
         rows = group_rows(self.session.up_to_date(progress_bar), self.path)
         return table_of(rows, query, self.session.warn_once)
 

@@ -82,9 +82,9 @@ class References:
             QueryError: If it is neither a query nor a run.
             RunNotFoundError: If a name does not exist in the project.
         """
+        from seamark.reading.catalog import Selection
         from seamark.reading.tables import RunsTable
         from seamark.store.query.language import parse
-        from seamark.store.query.selection import Selection
 
         session = self._session
         if isinstance(runs, RunsTable):

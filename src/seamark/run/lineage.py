@@ -358,7 +358,7 @@ class _Nodes:
         self._marks: dict[str, tuple[Ref, str]] = {}
 
     def read_edges(self) -> Iterator[Edge]:
-        from seamark.store.query.selection import Selection
+        from seamark.reading.catalog import Selection
 
         columns = [f"{space}/*" for space in SPACES.values()]
         table = self._catalog.table(Selection(trashed=None), columns, lambda _: None)

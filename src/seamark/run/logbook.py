@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
     from seamark.errors import QueryError
     from seamark.journal.writer import JournalWriter
-    from seamark.reading.catalog import Catalog, Ref
+    from seamark.reading.catalog import Catalog, Ref, Selection
     from seamark.reading.tables import RunsTable
-    from seamark.store.query.selection import Selection
     from seamark.utils import ProgressBarCallback
 
 
@@ -111,11 +110,12 @@ class LogSession:
 
     def select(self, progress_bar: Progress = False, **wanted: Any) -> tuple[Catalog, Selection]:  # noqa: FBT002 - as people
         """Return the updated catalog and a checked selection of runs below this project."""
-        from seamark.store.query.selection import Selection
+        from seamark.reading.catalog import Selection
+        from seamark.store.query.selection import expression_of
 
         selection = Selection(**{"project": self.recorder.folder.project, **wanted})
         selection.check()
-        selection.expression()
+        expression_of(selection)
         return self.up_to_date(progress_bar), selection
 
     def table(

@@ -104,9 +104,8 @@ class Server:
             self.store,
             project,
             run,
-            self.sources(project, run),
+            self.sources,
             now_ns=self.now_ns,
-            others=self.sources,
         )
 
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:

@@ -231,14 +231,9 @@ def is_live(journal: JournalState, now_ns: int, *, here: bool = True) -> bool:
     return not journal.closed and (is_fresh if alive is None else alive)
 
 
-def is_crashed(
-    state: str, owners: Collection[JournalState], now_ns: int, *, here: bool = True
-) -> bool:
+def is_crashed(owners: Collection[JournalState], now_ns: int, *, here: bool = True) -> bool:
     """Return whether a run that is recorded as running no longer runs."""
-    if state != "running":
-        return False
-    last = last_owners(owners)
-    fresh = [journal for journal in last if journal.seen >= now_ns - SETTLE_NS]
+    fresh = [one for one in last_owners(owners) if one.seen >= now_ns - SETTLE_NS]
     return not fresh or (here and all(process_alive(one.header) is False for one in fresh))
 
 

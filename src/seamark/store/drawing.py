@@ -27,6 +27,7 @@ from seamark.store.steps import (
     merge_stretches,
     pack_cells,
     single_points,
+    sum_scale,
     unpack_cells,
     unscale,
 )
@@ -36,14 +37,10 @@ from seamark.values.arrays import Floats, Ints
 def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Floats:
     """Return means over ranges (N,) of stretches (K,); NaN for ranges without values."""
     known = np.where(counts > 0, means, 0.0)
+    scale = sum_scale(known)
     number = _range_sums(counts.astype(np.float64), low, high)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = _range_sums(known * counts, low, high) / number
-        lost = (number > 0) & ~np.isfinite(found)  # the sum overflowed, the mean cannot
-        if lost.any():
-            scaled = _range_sums(known * SUM_SCALE * counts, low[lost], high[lost]) / number[lost]
-            found[lost] = unscale(scaled)
-    return np.where(number > 0, found, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return unscale(_range_sums(known * scale * counts, low, high) / number, scale)
 
 
 def _range_sums(values: Floats, low: Ints, high: Ints) -> Floats:
@@ -216,7 +213,7 @@ def _moving_averages(series: Series, x: Floats, half_life: float) -> Floats:
     found = _decayed_means(series, x, half_life, 1.0)
     lost = ~np.isfinite(found)  # the sum overflowed, the mean cannot
     if lost.any():
-        found[lost] = unscale(_decayed_means(series, x, half_life, SUM_SCALE)[lost])
+        found[lost] = unscale(_decayed_means(series, x, half_life, SUM_SCALE)[lost], SUM_SCALE)
     return found
 
 

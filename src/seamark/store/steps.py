@@ -21,6 +21,8 @@ NOWHERE: Final = 2**62
 """Position of a missing item."""
 SUM_SCALE: Final = 2.0**-64
 """Scale factor with which 2**64 values of any size can be summed without overflow."""
+_SUM_LIMIT: Final = 2.0**900
+"""Limit of values that are summed without a scale factor."""
 _MAX_CELLS: Final = 96
 """Maximum number of cells of a chunk."""
 _MAX_EXPONENT: Final = 1023  # the largest one of a finite power of two
@@ -113,19 +115,20 @@ def _find_extremes(extreme: np.ufunc, values: Floats, firsts: Ints) -> Ints:
 
 def _merge_means(cells: Stretches, firsts: Ints, finite: Ints) -> Floats:
     means = _fill_nan(cells.mean, 0.0)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = np.add.reduceat(means * cells.finite, firsts) / finite
-        lost = (finite > 0) & ~np.isfinite(found)  # the sum overflowed, the mean cannot
-        if lost.any():
-            small = np.add.reduceat(means * SUM_SCALE * cells.finite, firsts) / finite
-            found[lost] = unscale(small[lost])
-    return found
+    scale = sum_scale(means)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return unscale(np.add.reduceat(means * scale * cells.finite, firsts) / finite, scale)
 
 
-def unscale(means: Floats) -> Floats:
-    """Return means of values scaled by `SUM_SCALE`, clipped to the largest float."""
-    most = np.finfo(np.float64).max * SUM_SCALE
-    enlarged: Floats = np.clip(means, -most, most) / SUM_SCALE
+def sum_scale(values: Floats) -> float:
+    """Return a power of two such that sums of the scaled values cannot overflow."""
+    return SUM_SCALE if np.abs(values).max(initial=0.0) > _SUM_LIMIT else 1.0
+
+
+def unscale(means: Floats, scale: float) -> Floats:
+    """Return means of scaled values, clipped to the largest float."""
+    most = np.finfo(np.float64).max * scale
+    enlarged: Floats = np.clip(means, -most, most) / scale
     return enlarged
 
 

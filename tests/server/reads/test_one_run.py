@@ -52,7 +52,7 @@ def reader(here, run: str = "run0", project: str = FIRST) -> RunReader:
         here.server.store,
         project,
         run,
-        lambda name: here.given.source(project, run, name),
+        lambda *ref: lambda name: here.given.source(*ref, name),
         now_ns=lambda: here.now_ns,
     )
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from journal_builder import START, JournalBuilder
 
-from seamark.reading.catalog import ChangedRun
+from seamark.reading.catalog import ChangedRun, Selection
 from seamark.reading.codec import pack
 from seamark.reading.names import generated_name
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.server.access import Role
-from seamark.store.query.selection import Selection
 from seamark.store.read.tables import query_runs
 
 

@@ -178,7 +178,7 @@ def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = Fa
 
 def _trashed(catalog: Catalog, project: str) -> list[Ref]:
     # Versions come before models.
-    from seamark.store.query.selection import Selection
+    from seamark.reading.catalog import Selection
 
     found: list[Ref] = []
     for kind, below in reversed(_SUFFIXES.items()):

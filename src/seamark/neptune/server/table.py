@@ -23,13 +23,13 @@ from seamark.neptune.server.projects import (
     wait_in,
 )
 from seamark.neptune.server.reading import SYSTEM, TYPES, ContainerReader, system_attributes
+from seamark.reading.catalog import Selection
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of
 from seamark.store import schema
 from seamark.store.query.choosing import choose
 from seamark.store.query.known import in_projects
-from seamark.store.query.selection import Selection
 
 if TYPE_CHECKING:
     from seamark.server.state import Server

@@ -20,9 +20,9 @@ from seamark.reading.catalog import (
     Progress,
     Ref,
     RunField,
+    Selection,
     SharedPath,
     Unknown,
-    Wanted,
     refuse,
 )
 from seamark.reading.codec import Curves, SeriesPart, Table, WireError
@@ -156,19 +156,19 @@ class RemoteCatalog:
             unknown(QueryError(message))
         return found
 
-    def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
+    def select(self, selection: Selection, unknown: Unknown = refuse) -> list[Ref]:
         """Return (project, run id) of the matching runs, in order."""
         more = {"limit": selection.limit, "counted": False}
         return self._ask("select", list[Ref], _question(selection, unknown) | more, unknown).answer
 
-    def count(self, selection: Wanted) -> int:
+    def count(self, selection: Selection) -> int:
         """Return the number of matching runs, regardless of ``limit`` and ``offset``."""
         question = _question(selection, _ignore) | {"offset": 0, "limit": 1}
         return self._ask("select", list[Ref], question, _ignore).total or 0
 
     def table(
         self,
-        selection: Wanted,
+        selection: Selection,
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
@@ -183,7 +183,7 @@ class RemoteCatalog:
         return self._read_pages(question | {"columns": columns}, selection, unknown)
 
     def fields(
-        self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
+        self, selection: Selection, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
         """Return the visible paths of the matching runs, sorted."""
         more = {"limit": selection.limit, "contains": contains}
@@ -192,7 +192,7 @@ class RemoteCatalog:
 
     def groups(
         self,
-        selection: Wanted,
+        selection: Selection,
         by: Sequence[str],
         columns: Sequence[str] = (),
         unknown: Unknown = refuse,
@@ -204,7 +204,7 @@ class RemoteCatalog:
         return RunGroups(found.answer, found.total or 0)
 
     def _read_pages(
-        self, question: dict[str, Any], selection: Wanted, unknown: Unknown
+        self, question: dict[str, Any], selection: Selection, unknown: Unknown
     ) -> RunsTable:
         found: RunsTable | None = None
         most, begun, done = _MAX_ROWS, selection.offset, 0
@@ -415,9 +415,8 @@ def _claim_body(ref: Ref, number: int, key: str, *, groups: bool) -> dict[str, A
     return {"project": ref[0], "name": ref[1], "kind": kind, "number": number, "key": key}
 
 
-def _question(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
+def _question(selection: Selection, unknown: Unknown) -> dict[str, Any]:
     selection.check()
-    selection.expression()
     found = {name: _to_json(getattr(selection, name)) for name in _SELECTION_FIELDS}
     if selection.local and isinstance(found["query"], str):
         found["moments"] = _moments(found["query"])

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import is_inside
-from seamark.reading.catalog import RunField, SharedPath
+from seamark.reading.catalog import RunField, Selection, SharedPath
 from seamark.reading.codec import (
     Attempts,
     ProjectCounts,
@@ -34,7 +34,6 @@ from seamark.store.journals import load_attempts, load_losses, load_openings
 from seamark.store.query.choosing import choose, state_column
 from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, in_projects
-from seamark.store.query.selection import Selection
 from seamark.store.query.sql import reasons_of
 from seamark.store.read.curve import check_axis
 from seamark.store.read.inherited import shared_paths
@@ -65,7 +64,7 @@ Kind = Literal["run", "model", "model_version", "artifact", "project"]
 
 
 class Which(Question, kw_only=True):
-    """Selection and order of runs; see `seamark.store.query.selection.Selection`.
+    """Selection and order of runs; see `seamark.reading.catalog.Selection`.
 
     ``unknown`` tells whether a path that no run has is an error, or reported in the answer.
     ``moments`` maps times of the query without UTC offset, as text, to microseconds since the Unix

@@ -207,16 +207,8 @@ class _Decoder:
         time = words[starts + 1] if flags & USER_TIME else t
         series: dict[str, tuple[Ints | None, Floats]] = {}
         for place, path in enumerate(columns):
-            if path is None or not self._is_wanted(path):
-                continue
-            values = floats[starts + (skip + place)]
-            if path in series:  # a schema with a repeated path
-                all_rows = np.arange(len(step))
-                self.found.batches.append(
-                    RowBatch(offset, t, time, step, {path: (all_rows, values)})
-                )
-            else:
-                series[path] = (None, values)
+            if path is not None and self._is_wanted(path):  # the last one of a repeated path
+                series[path] = (None, floats[starts + (skip + place)])
         if series:
             self.found.batches.append(RowBatch(offset, t, time, step, series))
 

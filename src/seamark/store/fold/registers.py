@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -112,17 +113,17 @@ class FamilyState:
     family: str
     key: Key = NEVER
 
+    @abstractmethod
     def visible(self, after: Key) -> Any:
         """Return the shown value; parts of it with a key up to ``after`` are deleted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def dump(self, pack: Pack) -> str | None:
         """Return the state without ``key`` as text."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self, text: str, unpack: Unpack) -> None:
         """Restore the state from the result of `dump`."""
-        raise NotImplementedError
 
 
 @dataclass(slots=True, eq=False)

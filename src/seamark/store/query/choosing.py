@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from seamark.errors import QueryError
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
-from seamark.reading.catalog import Unknown, refuse
+from seamark.reading.catalog import Selection, Unknown, refuse
 from seamark.reading.states import CRASHED
 from seamark.store import schema
 from seamark.store.cells import OPEN, is_crashed
@@ -19,7 +19,7 @@ from seamark.store.journals import load_journals
 from seamark.store.query.expression import Field, comparisons_of
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.language import parse_field
-from seamark.store.query.selection import Selection
+from seamark.store.query.selection import expression_of
 from seamark.store.query.sql import (
     AGGREGATE_COLUMNS,
     CRASH_REASON,
@@ -84,9 +84,7 @@ def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Col
             number
             for (number,) in fresh
             if is_crashed(
-                "running",
-                [one for one in load_journals(store, connection, number) if one.owner],
-                now_ns,
+                [one for one in load_journals(store, connection, number) if one.owner], now_ns
             )
         ]
     silent: sa.ColumnElement[bool] = now_ns > SILENT_FROM
@@ -155,7 +153,7 @@ class _Search:
     ) -> None:
         selection.check()
         self._store, self._connection, self._selection = store, connection, selection
-        expression = selection.expression()
+        expression = expression_of(selection)
         self._field = parse_field(selection.sort_by, "sort_by")
         known = KnownPaths(store, connection, unknown, selection.kind, selection.readable)
         known.prefetch(

@@ -110,6 +110,16 @@ class Comparison:
         """First value; None without any."""
         return self.values[0] if self.values else None
 
+    @property
+    def texts(self) -> list[str]:
+        """Different texts of the values."""
+        return list(dict.fromkeys(value.text for value in self.values))
+
+    @property
+    def sign(self) -> str:
+        """Operator by which each value is compared."""
+        return "=" if self.operator == "in" else self.operator
+
 
 @dataclass(frozen=True, slots=True)
 class Not:

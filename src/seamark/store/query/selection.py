@@ -9,13 +9,12 @@ name may be preceded by ``PROJECT/``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.paths import KINDS, home_of, is_inside, kind_of, model_key
-from seamark.reading.catalog import Catalog, Wanted
+from seamark.paths import home_of, is_inside, kind_of, model_key
+from seamark.reading.catalog import Catalog, Selection
 from seamark.reading.contents import ArtifactName
 from seamark.reading.names import LATEST, RunName
 from seamark.reading.states import GROUPS, STATES
@@ -23,7 +22,6 @@ from seamark.store.query.expression import And, Comparison, Expression, Field, V
 from seamark.store.query.kinds import near_state
 from seamark.store.query.language import parse
 from seamark.values import escape
-from seamark.values._numbers import argument_error
 
 
 def find_duplicate(
@@ -151,80 +149,28 @@ def _matches_suffix(one: RunName, word: str) -> bool:
     return kind == "model" and len(parts) > 1 and parts[-1] == one.run
 
 
-@dataclass(frozen=True, slots=True)
-class Selection(Wanted):
-    """Selection of runs, to be evaluated on the tables of a store.
-
-    Attributes:
-        moments: Times of the query by their text, converted in the time zone of the caller to
-            microseconds since the Unix epoch.
-        readable: Returns whether the caller may read a project; None for all projects. Runs of
-            other projects are neither counted nor named.
-    """
-
-    moments: Mapping[str, int] | None = None
-    readable: Callable[[str], bool] | None = None
-
-    def expression(self) -> Expression:
-        """Return all conditions as one expression; raise `ArgumentError` or `QueryError`."""
-        terms: list[Expression] = []
-        if self.query is not None:
-            terms.append(parse(self.query))
-        for name, path in (("id", "sys/id"), ("state", "sys/state"), ("owner", "sys/owner")):
-            given = _list_strings(name, getattr(self, name))
-            if given is not None:
-                values = [
-                    one
-                    for value in given
-                    for one in (_expand_state(value) if name == "state" else (value,))
-                ]
-                terms.append(Comparison(Field(path), "in", tuple(map(_make_value, values))))
-        terms += [
-            Comparison(Field("sys/tags", None, "string_set"), "contains", (_make_value(tag),))
-            for tag in _list_strings("tag", self.tag) or []
-        ]
-        if self.trashed is not None:
-            if not isinstance(self.trashed, bool):
-                raise argument_error(self.trashed, "trashed", "True, False or None for both")
-            value = Value(self.trashed, str(self.trashed).lower())
-            terms.append(Comparison(Field("sys/trashed"), "=", (value,)))
-        return And(tuple(terms))
-
-    def reaches(self, project: str) -> bool:
-        """Return whether the selection may include runs of a project."""
-        inside = self.project is None or is_inside(project, self.project)
-        return inside and (self.readable is None or self.readable(project))
-
-    def check(self) -> None:
-        """Check the arguments that `expression` does not check; raise `ArgumentError`."""
-        if self.kind not in KINDS:
-            raise argument_error(self.kind, "kind", f"one of {', '.join(KINDS)}")
-        if self.limit is not None and (
-            not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1
-        ):
-            raise argument_error(self.limit, "limit", "a positive number of runs or None")
-        if not isinstance(self.offset, int) or isinstance(self.offset, bool) or self.offset < 0:
-            raise argument_error(self.offset, "offset", "the number of runs to skip")
-        if not isinstance(self.ascending, bool):
-            raise argument_error(self.ascending, "ascending", "True or False")
-        if not isinstance(self.sort_by, str):
-            raise argument_error(self.sort_by, "sort_by", "a path such as 'val/loss:min'")
-
-
-def _list_strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
-    if given is None:
-        return None
-    values = (
-        [given]
-        if isinstance(given, str)
-        else list(given)
-        if isinstance(given, Iterable)
-        else [given]
-    )
-    for value in values:
-        if not isinstance(value, str):
-            raise argument_error(value, name, "a string or several strings")
-    return values or None
+def expression_of(selection: Selection) -> Expression:
+    """Return all conditions as one expression; raise `ArgumentError` or `QueryError`."""
+    terms: list[Expression] = []
+    if selection.query is not None:
+        terms.append(parse(selection.query))
+    for name, path in (("id", "sys/id"), ("state", "sys/state"), ("owner", "sys/owner")):
+        given = selection.strings(name)
+        if given is not None:
+            values = [
+                one
+                for value in given
+                for one in (_expand_state(value) if name == "state" else (value,))
+            ]
+            terms.append(Comparison(Field(path), "in", tuple(map(_make_value, values))))
+    terms += [
+        Comparison(Field("sys/tags", None, "string_set"), "contains", (_make_value(tag),))
+        for tag in selection.strings("tag") or []
+    ]
+    if selection.trashed is not None:
+        value = Value(selection.trashed, str(selection.trashed).lower())
+        terms.append(Comparison(Field("sys/trashed"), "=", (value,)))
+    return And(tuple(terms))
 
 
 def _expand_state(state: str) -> tuple[str, ...]:

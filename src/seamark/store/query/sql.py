@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -14,6 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from seamark.process.liveness import Evidence
 from seamark.reading.attributes import DETAIL
+from seamark.reading.catalog import Selection
 from seamark.reading.states import ACTIVE_STATES, CRASHED
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, UNKNOWN_NS
@@ -31,7 +32,6 @@ from seamark.store.query.expression import (
 )
 from seamark.store.query.kinds import CHILDREN, NUMERIC, TEXTS, moment
 from seamark.store.query.known import matching_projects
-from seamark.store.query.selection import Selection
 from seamark.store.read.inherited import has_children, holder
 from seamark.store.read.names import VERSION, moved_versions
 from seamark.store.runs import Store
@@ -157,10 +157,7 @@ class Compiler:
             return _join(sa.or_, [sa.false(), *map(self.condition, expression.terms)])
         if isinstance(expression, Not):
             return sa.not_(self.condition(expression.term))
-        if expression.operator == "in":
-            found = self._among(expression)
-        else:
-            found = self._comparison(expression)
+        found = self._comparison(expression)
         return (
             self._on_current_numbers(found, expression)
             if expression.field.path == VERSION
@@ -183,29 +180,6 @@ class Compiler:
         own = sa.and_(recorded, schema.run.c.name.not_in(list(moved)))
         return sa.or_(own, schema.run.c.name.in_(names))
 
-    def _among(self, leaf: Comparison) -> Clause:
-        texts = list(dict.fromkeys(value.text for value in leaf.values))
-        if leaf.field.path == DETAIL:
-            return sa.func.coalesce(schema.run.c.detail.in_(texts), sa.false())
-        if leaf.field.path == _ID:
-            named = schema.run.c.sys_id  # null is neither in a list nor, with NOT, outside it
-            other = sa.and_(named.is_not(None), named.in_(texts))
-            return sa.or_(schema.run.c.name.in_(texts), other)
-        column = self.derived.get(leaf.field.path)
-        if column is not None and leaf.field.path in _TEXTS:
-            return column.in_(texts)  # one list: a long chain of ORs takes seconds to compile
-        each = [Comparison(leaf.field, "=", (value,)) for value in leaf.values]
-        derived = [clause for one in each if (clause := self._on_derived(one)) is not None]
-        if derived:
-            return _join(sa.or_, derived)
-        number = self.number(leaf.field.path)
-        if number is None:
-            return _join(sa.or_, [sa.false(), *map(self._on_parts, each)])
-        clauses = [self._on_row(leaf.field, "=", value) for value in leaf.values]
-        if leaf.field.aggregate in (None, "last"):
-            clauses.append(self._in_set([value.text for value in leaf.values]))
-        return self._runs_where(number, _join(sa.or_, clauses), leaf.field)
-
     def _comparison(self, leaf: Comparison) -> Clause:
         if leaf.value is not None and leaf.operator in ("matches", "not matches"):
             written = self._store.database.pattern(leaf.value.text)
@@ -223,22 +197,26 @@ class Compiler:
             return self._on_parts(leaf)
         if leaf.value is None:
             return sa.not_(self._runs_where(number, sa.true(), Field(leaf.field.path)))
-        condition = self._on_row(leaf.field, leaf.operator, leaf.value)
-        return self._runs_where(number, condition, leaf.field)
+        clauses = [self._on_row(leaf.field, leaf.sign, value) for value in leaf.values]
+        if leaf.operator == "in" and leaf.field.aggregate in (None, "last"):
+            clauses.append(self._in_set(leaf.texts))
+        return self._runs_where(number, _join(sa.or_, clauses), leaf.field)
 
     def _on_parts(self, leaf: Comparison) -> Clause:
-        field, value = leaf.field, leaf.value
+        field = leaf.field
         if not field.path.startswith(CHILDREN):
-            return sa.true() if value is None else sa.false()
+            return sa.true() if leaf.value is None else sa.false()
         aggregate = str(field.aggregate)
-        if value is None:
+        if leaf.value is None:
             return sa.not_(self._have_children(field.path, aggregate))
-        number = _as_float(value.value)
-        if not math.isfinite(number):
-            return sa.false()
-        return self._have_children(
-            field.path, aggregate, lambda found: _compare(found, leaf.operator, number)
-        )
+
+        def holds(found: Any) -> Clause:
+            finite = filter(math.isfinite, [_as_float(value.value) for value in leaf.values])
+            return _join(
+                sa.or_, [sa.false(), *(_compare(found, leaf.sign, number) for number in finite)]
+            )
+
+        return self._have_children(field.path, aggregate, holds)
 
     def _runs_where(self, number: int, condition: Clause, field: Field) -> Clause:
         # IN scans the index of this path once; EXISTS would search it for each run.
@@ -251,29 +229,35 @@ class Compiler:
     # ---------------------------------------------------------------- what the run's row holds
 
     def _on_derived(self, leaf: Comparison) -> Clause | None:
-        path, value, run = leaf.field.path, leaf.value, schema.run.c
+        path, texts = leaf.field.path, leaf.texts
         if path in (CRASH_REASON, DETAIL):
-            text = self.crash_reason if path == CRASH_REASON else run.detail
-            return _on_optional_text(text, leaf.operator, value)
-        if path == _ID and value is not None:
-            return _on_id(leaf.operator, value.text)
+            text = self.crash_reason if path == CRASH_REASON else schema.run.c.detail
+            return _on_optional_text(text, leaf.operator, texts)
+        if path == _ID and texts:
+            return _on_id(leaf.operator, texts)
         column = self.derived.get(path)
         if column is None:
             return None
         if path in _TEXTS:
-            return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
-        if value is None:
+            return _on_text(column, leaf.operator, texts) if texts else sa.false()
+        if leaf.value is None:
             return column.is_(None)
+        return _join(
+            sa.or_, [self._on_fact(path, column, leaf.sign, value) for value in leaf.values]
+        )
+
+    def _on_fact(self, path: str, column: Any, operator: str, value: Value) -> Clause:
+        run = schema.run.c
         if path == "sys/trashed":
-            return _compare(run.trashed, leaf.operator, int(value.value))
+            return _compare(run.trashed, operator, int(value.value))
         if path == "sys/running_time":
             number = _as_float(value.value)
             is_finite = math.isfinite(number)
-            return _compare(run.running / 1e9, leaf.operator, number) if is_finite else sa.false()
+            return _compare(run.running / 1e9, operator, number) if is_finite else sa.false()
         when = self._moment(value.text)
         if when is None:
             return sa.false()
-        return sa.func.coalesce(_compare(column, leaf.operator, when * 1000), sa.false())
+        return sa.func.coalesce(_compare(column, operator, when * 1000), sa.false())
 
     # ------------------------------------------------------------------ attributes
 
@@ -303,7 +287,7 @@ class Compiler:
     def _on_strings(self, operator: str, text: str) -> Clause:
         strings = sa.and_(
             _row.type.in_((*TEXTS, "json", "file", "artifact")),
-            _on_text(_row.text, operator, text),
+            _on_text(_row.text, operator, [text]),
         )
         if operator == "contains":
             return sa.or_(strings, self._in_set([text]))
@@ -313,17 +297,17 @@ class Compiler:
         return sa.or_(strings, sa.and_(_row.type == "string_set", matched))
 
     @staticmethod
-    def _in_set(texts: list[str]) -> Clause:
+    def _in_set(texts: Sequence[str]) -> Clause:
         member = sa.exists().where(
             _element.run == _row.run, _element.path == _row.path, _element.value.in_(texts)
         )
         return sa.and_(_row.type == "string_set", member)
 
 
-def _on_id(operator: str, text: str) -> Clause:
+def _on_id(operator: str, texts: Sequence[str]) -> Clause:
     """Compare ids. A run may have a second id, such as ``SAN-1``."""
-    both = (_on_text(schema.run.c.name, operator, text), _on_text(_shown_id(), operator, text))
-    if operator in ("=", "contains", "matches"):
+    both = (_on_text(schema.run.c.name, operator, texts), _on_text(_shown_id(), operator, texts))
+    if operator in ("=", "in", "contains", "matches"):
         return sa.or_(*both)
     return sa.and_(*both) if operator in ("!=", "not matches") else both[1]
 
@@ -346,11 +330,11 @@ def _stated_type(field: Field) -> Clause:
     return _row.type.in_({"float": NUMERIC, "string": TEXTS}.get(field.type, (field.type,)))
 
 
-def _on_optional_text(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
-    if value is None:
+def _on_optional_text(column: sa.ColumnElement[Any], operator: str, texts: Sequence[str]) -> Clause:
+    if not texts:
         return column.is_(None)
     # False instead of NULL for a missing value, because NOT NULL is NULL.
-    return sa.func.coalesce(_on_text(column, operator, value.text), sa.false())
+    return sa.func.coalesce(_on_text(column, operator, texts), sa.false())
 
 
 def _compare(left: Any, operator: str, right: Any) -> Clause:
@@ -359,7 +343,10 @@ def _compare(left: Any, operator: str, right: Any) -> Clause:
     return found
 
 
-def _on_text(column: Any, operator: str, text: str) -> Clause:
+def _on_text(column: Any, operator: str, texts: Sequence[str]) -> Clause:
+    if operator == "in":  # one list: a long chain of ORs takes seconds to compile
+        return column.in_(texts)  # type: ignore[no-any-return]
+    text = texts[0]
     if operator == "contains":
         return place_of(column, text) > 0
     if operator in ("matches", "not matches"):

@@ -361,7 +361,7 @@ def ancestors_of(
 class Line:
     """Run with its ancestors, nearest first, and the name of a missing or repeated ancestor.
 
-    ``others`` returns the function that opens journals of a run; None if others cannot be read.
+    ``sources_of`` returns the function that opens the journals of a run.
     """
 
     def __init__(
@@ -369,17 +369,13 @@ class Line:
         store: Store,
         connection: sa.Connection,
         run: StoredRun,
-        sources: Sources,
-        others: Callable[[str, str], Sources] | None,
+        sources_of: Callable[[str, str], Sources],
     ) -> None:
         self.run = run
-        self.ancestors: list[Ancestor] = []
-        self.missing_ancestor: str | None = None
-        if others is not None:
-            found = ancestors_of(store, connection, (run.project, run.name), run.state.fork)
-            self.ancestors, self.missing_ancestor = found
+        found = ancestors_of(store, connection, (run.project, run.name), run.state.fork)
+        self.ancestors, self.missing_ancestor = found
         self._store, self._connection = store, connection
-        self._sources, self._others = sources, others
+        self._sources_of = sources_of
         self._shown: dict[int | None, dict[str, _VisibleSeries]] = {}
 
     def shares(self, paths: Iterable[str], family: str, attempt: int | str) -> list[Share]:
@@ -387,8 +383,8 @@ class Line:
 
         ``attempt`` selects own points. Ancestors add all points for ``"all"``, else visible ones.
         """
-        found = [Share(self.run, self._sources, attempt)]
-        if not self.ancestors or attempt == "replaced" or self._others is None:
+        found = [Share(self.run, self._sources_of(self.run.project, self.run.name), attempt)]
+        if not self.ancestors or attempt == "replaced":
             return found
         ends = dict.fromkeys((path for path in paths if _is_inherited(path)), math.inf)
         emptied: dict[str, Key] = {}
@@ -404,7 +400,7 @@ class Line:
                 if own is not None and own.first_step is not None and own.first_step <= ends[path]:
                     ends[path] = math.nextafter(own.first_step, -math.inf)
                 emptied[path] = max(emptied.get(path, NEVER), nearer.state.emptied(path))
-            sources = self._others(run.project, run.name)
+            sources = self._sources_of(run.project, run.name)
             which = "all" if attempt == "all" else "latest"
             found.append(Share(run, sources, which, dict(ends), dict(emptied)))
             nearer = run

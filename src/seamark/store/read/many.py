@@ -196,7 +196,7 @@ def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place])
     forks = load_many(store, connection, [ref for ref, one in places.items() if one.fork])
     found = {}
     for ref, run in forks.items():
-        found[ref] = Line(store, connection, run, _refuse_to_open, lambda *_: _refuse_to_open)
+        found[ref] = Line(store, connection, run, lambda *_: _refuse_to_open)
     return found
 
 
@@ -251,21 +251,17 @@ class _SeriesReader:
                 return {}
             paths = shown.get(run.number, [])
             if run.state.fork is not None:
-                series = {*paths, *_floats_of(self._line(run))}
+                series = {*paths, *_floats_of(Line(store, connection, run, self.sources))}
                 paths = [path for path in known.values() if path in series]
             return self._read(run, paths)
 
         return read
 
-    def _line(self, run: StoredRun) -> Line:
-        sources = self.sources(run.project, run.name)
-        return Line(self.store, self.connection, run, sources, self.sources)
-
     def _read(self, run: StoredRun, paths: Sequence[str]) -> Mapping[str, Points | Curve]:
         if not paths:
             return {}
         store, connection, attempt = self.store, self.connection, self.attempt
-        line = self._line(run)
+        line = Line(store, connection, run, self.sources)
         shares = line.shares(paths, "float_series", attempt)
         if self.points is not None:
             return {

@@ -87,10 +87,8 @@ class RunReader:
         store: Returns the store with the run.
         project: Project path.
         name: Run id.
-        sources: Opens the journals of the run.
+        sources_of: Returns a function that opens the journals of a run: this one, or an ancestor.
         now_ns: Clock, nanoseconds since the Unix epoch.
-        others: Returns a function that opens the journals of another run; None to read a fork
-            without its ancestors.
         guarded: Calls a function with exclusive access to the store.
 
     Attributes:
@@ -104,16 +102,15 @@ class RunReader:
         store: Callable[[], Store],
         project: str,
         name: str,
-        sources: Sources,
+        sources_of: Callable[[str, str], Sources],
         *,
         now_ns: Callable[[], int],
-        others: Callable[[str, str], Sources] | None = None,
         guarded: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> None:
         self.project = project
         self.name = name
         self._find_store = store
-        self._sources, self._others = sources, others
+        self._sources_of = sources_of
         self._now_ns = now_ns
         self._guarded = guarded
         self._crash: tuple[tuple[str, int], Crash] | None = None
@@ -140,7 +137,7 @@ class RunReader:
         run = load_run(store, connection, self.project, self.name)
         if run is None:
             raise RunNotFoundError(f"run {self.name!r} does not exist in project {self.project!r}")
-        return Snapshot(store, connection, run, self._now_ns(), self._sources, self._others)
+        return Snapshot(store, connection, run, self._now_ns(), self._sources_of)
 
     # ------------------------------------------------------------------ attributes
 
@@ -462,8 +459,9 @@ class RunReader:
         ``begin`` is an offset in bytes: 0, the end of a page, or the result of `text_begin`.
         """
         seen.state.need(paths)
+        sources = self._sources_of(self.project, self.name)
         return read_text_page(
-            seen.store, seen.connection, seen.run, self._sources, file, list(paths), begin
+            seen.store, seen.connection, seen.run, sources, file, list(paths), begin
         )
 
     @_with_snapshot
@@ -486,7 +484,7 @@ class RunReader:
             seen.store,
             seen.connection,
             seen.run,
-            self._sources,
+            self._sources_of(self.project, self.name),
             file,
             list(paths),
             since_ns=since_ns,

@@ -104,15 +104,14 @@ class Snapshot:
     connection: sa.Connection
     run: StoredRun
     now_ns: int
-    sources: Sources
-    others: Callable[[str, str], Sources] | None
+    sources_of: Callable[[str, str], Sources]
     _line: Line | None = None
 
     @property
     def line(self) -> Line:
         """Run with the ancestors from which it inherits points."""
         if self._line is None:
-            self._line = Line(self.store, self.connection, self.run, self.sources, self.others)
+            self._line = Line(self.store, self.connection, self.run, self.sources_of)
         return self._line
 
     @property
@@ -139,8 +138,9 @@ class Snapshot:
         current, owners = str(self.state.state[1].get("state", "created")), self.owners
         if is_open(current, owners):
             return state_of_row(OPEN, max(one.seen for one in owners), self.now_ns)
-        crashed = is_crashed(current, owners, self.now_ns, here=self.store.here)
-        return CRASHED if crashed else current
+        if current == "running" and is_crashed(owners, self.now_ns, here=self.store.here):
+            return CRASHED
+        return current
 
     # ------------------------------------------------------------------ attributes
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from seamark.reading.attributes import DETAIL
-from seamark.reading.catalog import Columns, Unknown, refuse
+from seamark.reading.catalog import Columns, Selection, Unknown, refuse
 from seamark.reading.points import time_of
 from seamark.reading.states import ACTIVE_STATES, CRASHED
 from seamark.reading.tables import RunsTable, StringList
@@ -21,7 +21,6 @@ from seamark.store.query.expression import matcher
 from seamark.store.query.kinds import CHILDREN
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.language import parse_field
-from seamark.store.query.selection import Selection
 from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASH_REASON, reasons_of
 from seamark.store.read.inherited import TAGS, columns_of_children, inherited_tags, shared_paths
 from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers

@@ -71,7 +71,6 @@ class Place:
         for intake in self._intakes:
             intake.close()
         self.databases.close()
-        self.objects.close()
 
 
 def journal(name="one", rows=12, project=PROJECT, run=RUN):

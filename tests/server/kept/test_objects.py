@@ -1,4 +1,4 @@
-"""Objects: written once, durable, never overwritten; the same promises wherever they lie."""
+"""Objects: written once, durable, never overwritten."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ import pytest
 from keeping import at_once
 
 from seamark.errors import ArgumentError
-from seamark.server.objects import FolderObjects, FsspecObjects, open_objects
+from seamark.server.objects import FolderObjects, folder_of
 
 
-@pytest.fixture(params=["folder", "fsspec"])
-def objects(request, tmp_path):
-    if request.param == "folder":
-        made = open_objects((tmp_path / "a place").as_uri())
-    else:
-        pytest.importorskip("fsspec")
-        made = FsspecObjects(f"memory://{tmp_path}")
-    yield made
-    made.close()
+@pytest.fixture
+def objects(tmp_path):
+    return FolderObjects(folder_of((tmp_path / "a place").as_uri()))
 
 
 def test_object_is_written_once_read_in_part_listed_and_deleted(objects):
@@ -54,8 +48,6 @@ def test_object_is_written_once_read_in_part_listed_and_deleted(objects):
         for call in (objects.get, lambda name: objects.put(name, b"")):
             with pytest.raises(ArgumentError):
                 call(wrong)
-    if isinstance(objects, FsspecObjects):
-        return  # names are drawn at random: no two processes write one there
     results = at_once(*(lambda n=n: objects.put("x/y", b"%d" % n * 1000) for n in range(8)))
     kinds = sorted(type(result).__name__ for result in results)
     assert kinds == ["FileExistsError"] * 7 + ["NoneType"]
@@ -79,8 +71,8 @@ def test_leftovers_and_links_are_no_objects(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "uri", ["", "relative", "file://host/x", "file:relative", "s3:", "nope://x"]
+    "uri", ["", "relative", "file://host/x", "file:relative", "s3:", "s3://bucket", "nope://x"]
 )
 def test_address_of_no_place_is_refused(uri):
     with pytest.raises(ArgumentError, match="objects: "):
-        open_objects(uri)
+        folder_of(uri)

@@ -33,6 +33,7 @@ class Watching:
         self.looked_ns = 0
         self.drawn = []
         self.asks = 0
+        self.edited = set()  # as by a thread that has not read them yet
 
     def look(self):
         for root in self.roots:
@@ -53,6 +54,9 @@ class Watching:
         with Index.open(self.roots[root]) as index:
             for project, run in refs:
                 index.refresh(project, run)
+
+    def unread_edits(self, root, refs):
+        return len(self.edited.intersection(refs))
 
     def rebuild(self, root):
         with Index.open(self.roots[root]) as index:

@@ -10,7 +10,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -83,7 +83,7 @@ class Looker:
         self._lock = threading.Lock()
         self._shown: dict[Ref, float] = {}
         self._running: list[Ref] = []
-        self._edited: set[Ref] = set()
+        self._edited: dict[Ref, object] = {}
         self._next_index = [0, 0]
         self._asked_at = clock()
         self._ended_at = self._quick_at = clock()
@@ -108,11 +108,15 @@ class Looker:
 
     def look_now(self, refs: Iterable[Ref] = ()) -> None:
         """Schedule a read of the root, or of some edited runs, as soon as possible."""
-        if edited := set(refs):
-            self._edited |= edited
+        if edited := dict.fromkeys(refs, object()):
+            self._edited.update(edited)
         else:
             self._is_requested = True
         self.note_request()
+
+    def unread_edits(self, refs: Collection[Ref]) -> int:
+        """Return the number of runs whose edits were not read yet, among some runs."""
+        return sum(ref in self._edited for ref in refs)
 
     def rebuild(self) -> None:
         """Rebuild the index in the next read."""
@@ -131,7 +135,10 @@ class Looker:
     def step(self) -> None:
         """Do the work that is due."""
         while self._edited:
-            self._look_at(self._edited.pop())
+            ref, edit = self._edited.copy().popitem()  # other threads add to it
+            self._look_at(ref)
+            if self._edited[ref] is edit:  # otherwise it was edited meanwhile
+                del self._edited[ref]
         if self._clock() >= self._full_at():
             self._look_at_all()
         elif self._clock() >= self.due():
@@ -273,6 +280,10 @@ class Watcher:
         """Request an immediate read of a root, or of some of its runs only."""
         self._lookers[root].look_now(refs)
         self._wake.set()
+
+    def unread_edits(self, root: int, refs: Collection[tuple[str, str]]) -> int:
+        """Return the number of runs whose edits were not read yet, among some runs of a root."""
+        return self._lookers[root].unread_edits(refs)
 
     def rebuild(self, root: int) -> None:
         """Request a rebuild of the damaged index of a root."""

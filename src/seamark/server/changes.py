@@ -71,12 +71,8 @@ class Positions:
         database = self._store().database
         return {(row[0], row[1]): int(row[2]) for row in database.fetch(_ALL_FOLDED)}
 
-    def wait_for(self, run: Ref, position: int, seconds: float = WAIT_S) -> int:
-        """Wait until a run is folded up to a position; return the number of missing bytes."""
-        return self.wait_for_all({run: position}, seconds)
-
-    def wait_for_all(self, wanted: Mapping[Ref, int], seconds: float = WAIT_S) -> int:
-        """Wait for several runs at once; return the total number of missing bytes."""
+    def wait_for(self, wanted: Mapping[Ref, int], seconds: float = WAIT_S) -> int:
+        """Wait until runs are folded up to their positions; return the number of missing bytes."""
         end, pause = time.monotonic() + seconds, _MIN_PAUSE_S
         missing = self._missing(wanted)
         if missing:

@@ -133,11 +133,12 @@ def bind(host: str, port: int | None) -> socket.socket:
     ports = range(DEFAULT_PORT, DEFAULT_PORT + PORTS) if port is None else (port,)
     for one in ports:
         try:
-            if ":" in host:
-                return socket.create_server(
-                    (host, one), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
-                )
-            return socket.create_server((host, one), backlog=_BACKLOG)
+            return socket.create_server(
+                (host, one),
+                family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+                backlog=_BACKLOG,
+                dualstack_ipv6=":" in host,
+            )
         except OSError as error:
             if port is not None or error.errno not in _PORT_TAKEN:
                 todo = "another program listens there: choose another, or leave it out"

@@ -193,6 +193,8 @@ def test_login_without_a_terminal_raises(one, monkeypatch):
             with pytest.raises(ArgumentError, match=f"expected token= for {one.url}, got {said}"):
                 seamark.login()
         monkeypatch.setenv("SEAMARK_REMOTE", "https://a.lab, https://b.lab")
-        with pytest.raises(ArgumentError, match=r"got several: https://a\.lab, https://b\.lab"):
+        with pytest.raises(
+            ArgumentError, match=r"several servers are known \(https://a\.lab, https://b\.lab\)"
+        ):
             seamark.login()
         assert seamark.login(one.url, one.token).server == one.url

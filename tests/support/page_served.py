@@ -30,6 +30,7 @@ class Watching:
 
     def __init__(self, *roots):
         self.roots = roots
+        self.lookers = [Looking(self, root) for root in roots]
         self.looked_ns = 0
         self.drawn = []
         self.asks = 0
@@ -47,19 +48,30 @@ class Watching:
     def looked(self, root):
         return Looked(self.looked_ns, left=0 if self.looked_ns else 7)
 
-    def shown(self, root, refs):
-        self.drawn += refs
 
-    def look_now(self, root, refs=()):
-        with Index.open(self.roots[root]) as index:
+class Looking:
+    """Reader of one of the roots, which reads at once."""
+
+    def __init__(self, watching, root):
+        self.watching, self.root = watching, root
+
+    @property
+    def now(self):
+        return self.watching.looked(0)
+
+    def shown(self, refs):
+        self.watching.drawn += refs
+
+    def look_now(self, refs=()):
+        with Index.open(self.root) as index:
             for project, run in refs:
                 index.refresh(project, run)
 
-    def unread_edits(self, root, refs):
-        return len(self.edited.intersection(refs))
+    def unread_edits(self, refs):
+        return len(self.watching.edited.intersection(refs))
 
-    def rebuild(self, root):
-        with Index.open(self.roots[root]) as index:
+    def rebuild(self):
+        with Index.open(self.root) as index:
             index.rebuild()
 
 

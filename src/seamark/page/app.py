@@ -73,7 +73,10 @@ def make_page(
         embed: Whether pages of this machine may embed this one in a frame.
         now_ns: Clock, nanoseconds since the Unix epoch.
     """
-    folders = [Folder(root.path, watch, place, token, now_ns) for place, root in enumerate(roots)]
+    folders = [
+        Folder(root.path, watch.lookers[place], place, token, now_ns)
+        for place, root in enumerate(roots)
+    ]
     files = PageFiles(embed=embed)
 
     def close() -> None:

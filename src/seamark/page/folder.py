@@ -31,7 +31,7 @@ from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
 from seamark.page.editing import WRITABLE, Edits
 from seamark.page.views import FolderViews
-from seamark.page.watch import Watcher
+from seamark.page.watch import Looker
 from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
 from seamark.reading.catalog import ChangedRun, Changes, Ref
@@ -224,18 +224,18 @@ class _Login:
 
 
 class Folder:
-    """Runs below one root for the routes of a server; `place` is the root's index in `watch`."""
+    """Runs below one root for the routes of a server; `place` is the root's index in its page."""
 
     def __init__(
         self,
         root: Path,
-        watch: Watcher,
+        looker: Looker,
         place: int = 0,
         token: str | None = None,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.root, self.now_ns = root, now_ns
-        self._watch, self._place = watch, place
+        self._looker = looker
         self.logins = self.accounts = _Login(token)
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
         self.changing = _Changes(self._current_index, self._looked)
@@ -279,17 +279,17 @@ class Folder:
         """
         check_place(project, run)
         self.edits.record(project, run, ops)
-        self._watch.look_now(self._place, [(project, run)])
+        self._looker.look_now([(project, run)])
         return next(self._edit_numbers)
 
     def prioritize(self, refs: Iterable[Ref]) -> None:
         """Prioritize reads of runs whose curves were requested."""
-        self._watch.shown(self._place, refs)
+        self._looker.shown(refs)
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
         """Wait until edits made here are readable; return the number of runs that are not read."""
         end = time.monotonic() + _WAIT_S
-        while (left := self._watch.unread_edits(self._place, wanted)) and time.monotonic() < end:
+        while (left := self._looker.unread_edits(wanted)) and time.monotonic() < end:
             time.sleep(_POLL_S)
         return left
 
@@ -324,7 +324,7 @@ class Folder:
         """
         if not (isinstance(error, DamageError) or is_damaged(error)):
             return False
-        self._watch.rebuild(self._place)
+        self._looker.rebuild()
         return True
 
     def close(self) -> None:
@@ -336,7 +336,7 @@ class Folder:
                 self._opened = None
 
     def _looked(self) -> LookedAt:
-        found = self._watch.looked(self._place)
+        found = self._looker.now
         return LookedAt(found.looked_ns, found.left, found.unread)
 
     def _current_index(self) -> _OpenIndex:

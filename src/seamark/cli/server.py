@@ -60,13 +60,17 @@ place_options = options(
 @click.option("--port", default=8400, show_default=True, help="Port; 0 for any free port.")
 @click.option(
     "--workers",
+    type=click.IntRange(1, 256),
     default=1,
+    metavar="INTEGER",
     show_default=True,
     help="Number of processes that serve requests; 1 with SQLite.",
 )
 @click.option(
     "--fold-workers",
+    type=click.IntRange(1, 256),
     default=1,
+    metavar="INTEGER",
     show_default=True,
     help="Number of processes that fold journals into the store.",
 )

@@ -13,9 +13,9 @@ import seamark
 from seamark.index.index import Index
 from seamark.page.app import make_page
 from seamark.page.roots import Root
-from seamark.page.watch import Looked
 from seamark.reading.codec import unpack
 from seamark.reading.reader import Answer
+from seamark.server.access import Looked
 from seamark.types import File
 
 TOKEN = "seamark_" + "t" * 40

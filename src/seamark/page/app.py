@@ -30,8 +30,9 @@ from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
 from seamark.page.opening import fragment
 from seamark.page.roots import Root
-from seamark.page.watch import Looked, Watcher
+from seamark.page.watch import Watcher
 from seamark.server import failures
+from seamark.server.access import Looked
 from seamark.server.app import BASE, Gate, new_app
 from seamark.server.failures import Refusal, answer_of
 from seamark.server.guard import public

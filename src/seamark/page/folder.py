@@ -36,7 +36,7 @@ from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
 from seamark.reading.catalog import ChangedRun, Changes, Ref
 from seamark.reading.reader import Answer
-from seamark.server.access import NOBODY, Identity, Links, LookedAt, Readable, Role
+from seamark.server.access import NOBODY, Identity, Links, Looked, Readable, Role
 from seamark.server.changes import Cursor
 from seamark.server.database import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
@@ -109,7 +109,7 @@ class _Changes:
     the last change of each run, also of removed ones.
     """
 
-    def __init__(self, opened: Callable[[], _OpenIndex], looked: Callable[[], LookedAt]) -> None:
+    def __init__(self, opened: Callable[[], _OpenIndex], looked: Callable[[], Looked]) -> None:
         self._find, self._looked = opened, looked
         self._lock = threading.Lock()
         self._name = ""
@@ -157,7 +157,7 @@ class _Changes:
         ]
         return Answer(Changes(upto, reset=False, runs=runs, looked_ns=looked_ns))
 
-    def looked(self, now_ns: int) -> LookedAt:
+    def looked(self, now_ns: int) -> Looked:
         return self._looked()
 
     def _compare(self, opened: _OpenIndex, now_ns: int) -> None:
@@ -238,7 +238,7 @@ class Folder:
         self._looker = looker
         self.logins = self.accounts = _Login(token)
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
-        self.changing = _Changes(self._current_index, self._looked)
+        self.changing = _Changes(self._current_index, lambda: looker.now)
         self.edits = Edits(root)
         self._edit_numbers = count(1)
         self.views = FolderViews(root)
@@ -334,10 +334,6 @@ class Folder:
             if self._opened is not None:
                 self._opened.dispose()
                 self._opened = None
-
-    def _looked(self) -> LookedAt:
-        found = self._looker.now
-        return LookedAt(found.looked_ns, found.left, found.unread)
 
     def _current_index(self) -> _OpenIndex:
         with self._lock:

@@ -11,12 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from seamark.index.index import Index
 from seamark.page.roots import Root
 from seamark.reading.catalog import Ref
+from seamark.server.access import Looked
 from seamark.store.query.selection import Selection
 
 PAUSE_S: Final = 2.0
@@ -42,26 +43,6 @@ _STOP_S: Final = 2.0
 _MAX_LISTED: Final = 5
 """Maximum number of unreadable folders to list."""
 _MAX_PATH: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """Progress of reading one root.
-
-    `looked_ns` is the start of the last complete read, ns since the Unix epoch, or 0. `left` is the
-    number of runs still to read in the current read, `left_s` the estimated remaining time; 0 if
-    unknown. `runs` is the number of runs outside the trash, `unread` the number of folders that
-    cannot be read; the first are listed with the reason.
-    """
-
-    looked_ns: int = 0
-    left: int = 0
-    left_s: float = 0.0
-    runs: int = 0
-    running: int = 0
-    trouble: str = ""
-    unread: int = 0
-    unread_first: Sequence[Sequence[str]] = ()
 
 
 class Looker:

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from seamark.paths import is_inside
 from seamark.reading.catalog import ChangedRun, Changes
 from seamark.reading.reader import Answer
-from seamark.server.access import LookedAt
+from seamark.server.access import Looked
 from seamark.server.databases import Databases
 from seamark.server.folding import tables
 from seamark.store import schema
@@ -265,6 +265,6 @@ class ServerChanges:
         news = Changes(str(upto), reset=False, runs=runs, looked_ns=now_ns)
         return Answer(news, next=news.cursor if more else None)
 
-    def looked(self, now_ns: int) -> LookedAt:
+    def looked(self, now_ns: int) -> Looked:
         """Return the current time, as new data is folded continuously."""
-        return LookedAt(now_ns)
+        return Looked(now_ns)

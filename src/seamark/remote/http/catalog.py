@@ -297,7 +297,7 @@ class RemoteCatalog:
         wanted.check()
         chosen, known = check_attempt(attempt), since or {}
         if wanted.points > _MAX_POINTS_EACH:  # each in a separate request
-            reader_of = cast("Callable[..., Reader]", partial(RemoteRun, self._client))
+            reader_of: Any = partial(RemoteRun, self._client)
             return curves_of_runs(refs, reader_of, paths, wanted, attempt, since)
         most = min(_MAX_SERIES, max(1, _MAX_SERIES_POINTS // wanted.points))
         asked = {name: one for name, one in asdict(wanted).items() if name != "points"}

@@ -149,7 +149,7 @@ def test_a_connection_is_used_again_after_answers_of_each_kind():
 def test_an_edit_is_waited_for_by_later_reads_of_the_process():
     body = b'{"runs": [{"ok": true, "position": 7}]}'
     answer = head(200, f"Content-Length: {len(body)}") + body
-    with sending(answer) as url, contextlib.closing(RemoteCatalog.open(url, "token")) as runs:
+    with sending(answer) as url, RemoteCatalog.open(url, "token") as runs:
         runs.edit(RUN, {"trashed": True})
         assert shipper.positions(url) == {RUN: 7}
 

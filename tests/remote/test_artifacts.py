@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 from pathlib import Path
@@ -251,7 +250,7 @@ def test_contents_without_a_version_are_removed(there, keep, purge, command, ser
     keep.tend(25)
     assert keep.whole(project) == set(named.values())  # the trash is no purge
     purge(1)
-    with contextlib.closing(RemoteCatalog.open(server.url, server.token)) as catalog:
+    with RemoteCatalog.open(server.url, server.token) as catalog:
         catalog.names()
         assert not catalog.behind  # nobody waits for what was sent of it
     keep.tend(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from datetime import datetime, timezone
 from typing import Any
@@ -50,7 +49,7 @@ def root(server, tmp_path_factory):
 def catalog(root, server, monkeypatch):
     """The runs of the server, which may be read from now on."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
-    with contextlib.closing(RemoteCatalog(Connection(server.url, server.token))) as catalog:
+    with RemoteCatalog(Connection(server.url, server.token)) as catalog:
         yield catalog
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -83,13 +82,13 @@ def test_threads_that_ask_at_once_get_each_run_once_and_strangers_none(team, whe
     refs = [("claims/c", one) for one in ids]
 
     def taken(_):
-        with contextlib.closing(RemoteCatalog.open(team.url, team.token)) as catalog:
+        with RemoteCatalog.open(team.url, team.token) as catalog:
             found = []
             while (one := catalog.take_claim(refs, claimant(), groups=False)) is not None:
                 found.append(one[0][1])
             return found
 
-    with contextlib.closing(RemoteCatalog.open(team.url, team.token)) as catalog:
+    with RemoteCatalog.open(team.url, team.token) as catalog:
         hold = first_free(Served(catalog), refs, lambda ref: ref == refs[1])
         assert hold.ref == refs[1]  # the first was given back
         assert hold.release()
@@ -101,8 +100,5 @@ def test_threads_that_ask_at_once_get_each_run_once_and_strangers_none(team, whe
         assert not catalog.holds_claim(refs[0], 1, "0" * 16, groups=False)
         with pytest.raises(seamark.errors.SeamarkError, match="key"):
             catalog.take_claim(refs, {**claimant(), "key": "x"}, groups=False)
-    with (
-        contextlib.closing(RemoteCatalog.open(team.url, "smk_nobody")) as stranger,
-        pytest.raises(RemoteError),
-    ):
+    with RemoteCatalog.open(team.url, "smk_nobody") as stranger, pytest.raises(RemoteError):
         stranger.take_claim(refs, claimant(), groups=False)

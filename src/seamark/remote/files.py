@@ -199,7 +199,8 @@ class FileSender:
             runs = [(key, run) for key, run in self._runs.items() if not run.over]
         wait_s = None
         for key, run in runs:
-            began, is_last = time.monotonic(), run.shipment.finished
+            began = time.monotonic()
+            is_last = run.shipment.finished
             try:
                 self._send(remote, key, run)
             except Busy as error:
@@ -217,7 +218,8 @@ class FileSender:
                 if run.failures < _MAX_FAILURES:
                     wait_s = _FIRST_WAIT_S
                     continue
-            run.looked, run.failures, run.is_done = began, 0, is_last
+            run.looked, run.failures = began, 0
+            run.is_done = is_last
         return wait_s
 
     def _send(self, remote: Remote, key: RunKey, run: _Transfer) -> None:

@@ -106,7 +106,9 @@ _SEAMARK_ERRORS: Final[_ErrorTable] = (
 _OTHER_ERRORS: Final[_ErrorTable] = (
     (
         (sa.exc.OperationalError, sa.exc.InterfaceError, sqlite3.OperationalError),
-        *(_BUSY, "database", "the database does not answer; try again later"),
+        _BUSY,
+        "database",
+        "the database does not answer; try again later",
     ),
     (Conflict, _BUSY, "conflict", "another request changed the same data; try again"),
     (

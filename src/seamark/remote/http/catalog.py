@@ -112,6 +112,12 @@ class RemoteCatalog:
         """Close the connections; calling it twice is harmless."""
         self._client.connection.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def refresh(
         self,
         project: str | None = None,

@@ -133,12 +133,11 @@ def bind(host: str, port: int | None) -> socket.socket:
     ports = range(DEFAULT_PORT, DEFAULT_PORT + PORTS) if port is None else (port,)
     for one in ports:
         try:
-            return socket.create_server(
-                (host, one),
-                family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-                backlog=_BACKLOG,
-                dualstack_ipv6=":" in host,
-            )
+            if ":" in host:
+                return socket.create_server(
+                    (host, one), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+                )
+            return socket.create_server((host, one), backlog=_BACKLOG)
         except OSError as error:
             if port is not None or error.errno not in _PORT_TAKEN:
                 todo = "another program listens there: choose another, or leave it out"

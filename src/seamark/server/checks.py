@@ -20,7 +20,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.remote.http.address import bind_words, is_loopback
@@ -208,27 +208,33 @@ def bind(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise CannotStart(f"--host {host}: unknown address: {error.strerror}") from error
-    family, *_, address = found[0]
+    family, kind, protocol, _, address = found[0]
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _bind_with_retries(made, address)
+        made.listen(_BACKLOG)
+        made.set_inheritable(True)
+    except OSError as error:
+        made.close()
+        remedy = (
+            "another program uses this port, perhaps a running server: stop it, or use another port"
+        )
+        raise CannotStart(bind_words(host, port, error, remedy)) from error
+    return made
+
+
+def _bind_with_retries(made: socket.socket, address: Any) -> None:
     end = time.monotonic() + _PORT_RETRY_S
     while True:
         try:
-            made = socket.create_server(
-                address,
-                family=family,
-                backlog=_BACKLOG,
-                dualstack_ipv6=family == socket.AF_INET6,
-            )
+            made.bind(address)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE and time.monotonic() < end:
-                time.sleep(0.1)
-                continue
-            remedy = (
-                "another program uses this port, perhaps a running server: stop it, or use another"
-                " port"
-            )
-            raise CannotStart(bind_words(host, port, error, remedy)) from error
-        made.set_inheritable(True)
-        return made
+            if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _check_certificate(settings: Settings) -> None:

@@ -16,7 +16,7 @@ from seamark.server.changes import Positions
 from seamark.server.databases import open_databases
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
-from seamark.server.objects import FolderObjects, folder_of
+from seamark.server.objects import open_objects
 from seamark.server.settings import Settings
 from seamark.server.state import make_tables
 from seamark.store import schema
@@ -38,7 +38,7 @@ class Place:
         self.workers = []
         self.databases = open_databases(self.settings.store)
         make_tables(self.databases)
-        self.objects = FolderObjects(folder_of(self.settings.blobs))
+        self.objects = open_objects(self.settings.blobs)
         self.intake = Intake(self.databases.kept, self.objects, now_ns=now_ns, window_s=0.005)
         self.kept = IntakeJournals(self.databases.kept, self.objects, now_ns)
         self.positions = Positions(self.databases.store)
@@ -78,6 +78,7 @@ class Place:
             worker.wait(60)
             worker.stdin.close()
         self.intake.close()
+        self.objects.close()
         self.databases.close()
 
 

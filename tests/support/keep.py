@@ -12,7 +12,7 @@ from seamark.paths import ARTIFACTS
 from seamark.server.blobs.tables import ONE, WHOLE, parse, upload
 from seamark.server.databases import open_databases
 from seamark.server.kept.journals import IntakeJournals
-from seamark.server.objects import FolderObjects, folder_of
+from seamark.server.objects import open_objects
 
 HOUR_NS = 3600 * 10**9
 
@@ -26,10 +26,11 @@ class Keep:
     @contextlib.contextmanager
     def _opened(self):
         databases = open_databases(self._settings.store)
-        objects = FolderObjects(folder_of(self._settings.blobs))
+        objects = open_objects(self._settings.blobs)
         try:
             yield databases.kept, objects
         finally:
+            objects.close()
             databases.close()
 
     def tend(self, hours):

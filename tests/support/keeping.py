@@ -71,6 +71,7 @@ class Place:
         for intake in self._intakes:
             intake.close()
         self.databases.close()
+        self.objects.close()
 
 
 def journal(name="one", rows=12, project=PROJECT, run=RUN):

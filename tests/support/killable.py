@@ -19,7 +19,7 @@ from seamark.reading.codec import unpack
 from seamark.server import reads
 from seamark.server.databases import open_databases
 from seamark.server.kept.journals import IntakeJournals
-from seamark.server.objects import FolderObjects
+from seamark.server.objects import open_objects
 
 
 class Place:
@@ -107,8 +107,8 @@ class Place:
     def kept(self):
         """Open what is kept, as a fold worker does."""
         databases = open_databases(self.store or f"sqlite:///{self.folder}", statement_s=0)
-        objects = FolderObjects(self.folder / "objects")
-        with contextlib.closing(databases):
+        objects = open_objects((self.folder / "objects").absolute().as_uri())
+        with contextlib.closing(databases), contextlib.closing(objects):
             yield IntakeJournals(databases.kept, objects)
 
 

@@ -21,13 +21,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.remote.http.address import bind_words, is_loopback
 from seamark.server.accounts.tables import READ_FACT, WRITE_FACT, instance_of
-from seamark.server.databases import Databases, lock_file
+from seamark.server.databases import Databases, lock_file, redacted
 from seamark.server.kept.layout import PREFIX
-from seamark.server.objects import FolderObjects, folder_of
+from seamark.server.objects import ObjectStore, open_objects
 from seamark.server.settings import Settings
 
 _IDENTITY: Final = "identity"
@@ -38,7 +39,7 @@ _REFOLD_HINT: Final = (
 )
 
 
-def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False) -> FolderObjects:
+def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False) -> ObjectStore:
     """Open the object storage of a server; raise `CannotStart` unless it belongs to its tables.
 
     With `adopt`, the tables take over the name of the objects, because they are rebuilt from them.
@@ -46,22 +47,27 @@ def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False
     rows = databases.account.fetch(READ_FACT, at=_IDENTITY)
     known = str(rows[0][0]) if rows else None
     folder = folder_of(uri)
-    if known is not None and not adopt and not (folder / _IDENTITY).is_file():
-        raise _missing_objects(folder)
-    check_folder(folder, "--blobs")
-    objects = FolderObjects(folder)
-    _check_identity(databases, objects, known, adopt=adopt)
+    if folder is not None:
+        if known is not None and not adopt and not (folder / _IDENTITY).is_file():
+            raise _missing_objects(uri)
+        check_folder(folder, "--blobs")
+    objects = open_objects(uri)
+    try:
+        _check_identity(databases, objects, uri, known, adopt=adopt)
+    except BaseException:
+        objects.close()
+        raise
     return objects
 
 
 def _check_identity(
-    databases: Databases, objects: FolderObjects, known: str | None, *, adopt: bool
+    databases: Databases, objects: ObjectStore, uri: str, known: str | None, *, adopt: bool
 ) -> None:
     expected = known or instance_of(databases.account)
     found = _read_identity(objects)
     if found is None and not adopt:
         if known is not None:
-            raise _missing_objects(objects.folder)
+            raise _missing_objects(uri)
         if next(objects.listed(PREFIX), None) is not None:
             return  # the tables were lost; see `lost_database`
     if found is None:
@@ -72,7 +78,7 @@ def _check_identity(
     found = found or expected
     if found != expected and not adopt:
         raise CannotStart(
-            f"--blobs: the objects in {str(objects.folder)!r} belong to another database: use"
+            f"--blobs: the objects in {_quoted(uri)} belong to another database: use"
             f" the matching --store and --blobs, or {_REFOLD_HINT}"
         )
     if found != known:
@@ -80,18 +86,23 @@ def _check_identity(
             databases.account.run(connection, WRITE_FACT, key=_IDENTITY, value=found)
 
 
-def _read_identity(objects: FolderObjects) -> str | None:
+def _read_identity(objects: ObjectStore) -> str | None:
     try:
         return objects.get(_IDENTITY).decode("ascii", "replace")
     except FileNotFoundError:
         return None
 
 
-def _missing_objects(folder: Path) -> CannotStart:
+def _missing_objects(uri: str) -> CannotStart:
     return CannotStart(
-        f"--blobs: {str(folder)!r} does not hold the objects of this database, perhaps because"
+        f"--blobs: {_quoted(uri)} does not hold the objects of this database, perhaps because"
         f" a volume is not mounted: use or mount the right one, or {_REFOLD_HINT}"
     )
+
+
+def _quoted(uri: str) -> str:
+    folder = folder_of(uri)
+    return repr(str(folder)) if folder is not None else redacted(uri)
 
 
 _LOCKED_ERRORS: Final = {errno.EAGAIN, errno.EACCES}
@@ -181,6 +192,12 @@ def check_folder(folder: Path, what: str) -> None:
         raise CannotStart(
             f"{what}: cannot write to the folder {str(folder)!r}: {error.strerror}"
         ) from error
+
+
+def folder_of(url: str) -> Path | None:
+    """Return the folder of a ``file:`` URL; None for other URLs."""
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def lost_database(settings: Settings) -> CannotStart:

@@ -1,7 +1,7 @@
 """Object storage of a server: objects are written once and never overwritten.
 
-An object is created completely and durably or not at all. A growing object is the exception: a
-single writer appends bytes to it.
+An object is created completely and durably or not at all; a folder and a bucket can both do that. A
+folder can also have growing objects, to which a single writer appends bytes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from seamark.errors import ArgumentError, SeamarkError
+from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
 from seamark.journal.safe import parts_of
 
 _TEMP: Final = ".new"
@@ -27,6 +29,9 @@ _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLO
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _APPEND_FLAGS: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _LINK_ERRORS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+_BLOCK_BYTES: Final = 1 << 20
+_CACHED_BLOCKS: Final = 128
+"""Number of blocks of remote objects cached in memory."""
 
 
 class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - named after the state
@@ -41,21 +46,64 @@ class ObjectInfo(NamedTuple):
     made_ns: int
 
 
-def folder_of(uri: str) -> Path:
-    """Return the folder of a URI such as ``file:///srv/seamark``; `ArgumentError` for others."""
+class ObjectStore(Protocol):
+    """Object storage; safe to use from several threads and processes.
+
+    Names are relative, with ``/``; see `seamark.journal.safe.parts_of`.
+    """
+
+    def put(self, name: str, data: bytes, *more: bytes) -> None:
+        """Write a new object, `data` followed by `more`; it is durable on return.
+
+        Raises:
+            FileExistsError: If an object of that name exists, which is not changed.
+            OSError: If the storage refuses it; the object does not exist then.
+        """
+
+    def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Return bytes of an object, fewer at its end; `FileNotFoundError` if it is missing."""
+
+    def delete(self, name: str) -> None:
+        """Remove an object, if it exists."""
+
+    def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield metadata of all objects whose names have a prefix."""
+
+    def cut(self, name: str, size: int) -> None:
+        """Truncate an object created by `FolderObjects.grow` to its first bytes."""
+
+    def check(self) -> None:
+        """Raise `ObjectsUnreachable` if the opened storage was replaced or is missing."""
+
+    def close(self) -> None:
+        """Close all open resources; harmless when called twice."""
+
+
+def open_objects(uri: str) -> ObjectStore:
+    """Open an object storage by its URI.
+
+    The URI is ``file:///folder``, a folder that is created if missing, or a URI of fsspec such as
+    ``s3://bucket/prefix``, which needs the matching package.
+    """
     parts = urlsplit(uri)
-    is_here = parts.scheme == "file" and parts.netloc in ("", "localhost")
-    if not is_here or not parts.path.startswith("/"):
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+            raise ArgumentError(
+                f"objects: expected an absolute folder such as file:///srv/seamark, got {uri!r}"
+            )
+        return FolderObjects(Path(unquote(parts.path)))
+    if not parts.scheme or not parts.netloc:
         raise ArgumentError(
-            f"objects: expected an absolute folder such as file:///srv/seamark, got {uri!r}"
+            f"objects: expected a URI such as file:///srv/seamark or s3://bucket, got {uri!r}"
         )
-    return Path(unquote(parts.path))
+    return FsspecObjects(uri)
+
+
+# ---------------------------------------------------------------------- a folder
 
 
 class FolderObjects:
-    """Objects as files of a folder, which is created if missing; for several threads and processes.
-
-    Names are relative, with ``/``; see `seamark.journal.safe.parts_of`.
+    """Objects as files of a folder, which is created if missing; see `ObjectStore`.
 
     An object is written to a new file, synced, and linked to its name, which fails if the name
     exists; then the folders above it are synced.
@@ -79,7 +127,7 @@ class FolderObjects:
                     path.unlink()
 
     def check(self) -> None:
-        """Raise `ObjectsUnreachable` if the opened folder was replaced or is missing."""
+        """See `ObjectStore.check`."""
         if _inode(self.folder) != self._inode:
             raise ObjectsUnreachable(
                 f"--blobs: the folder {str(self.folder)!r} of this server is missing: restore it,"
@@ -93,12 +141,7 @@ class FolderObjects:
         return self.folder.joinpath(*parts)
 
     def put(self, name: str, data: bytes, *more: bytes) -> None:
-        """Write a new object, `data` followed by `more`; it is durable on return.
-
-        Raises:
-            FileExistsError: If an object of that name exists, which is not changed.
-            OSError: If the folder cannot be written; the object does not exist then.
-        """
+        """See `ObjectStore.put`."""
         path = self._path(name)
         self.check()
         self._make_folders(path.parent)
@@ -125,7 +168,7 @@ class FolderObjects:
         return GrowingObject(os.open(self._path(name), _APPEND_FLAGS), size, self.check)
 
     def cut(self, name: str, size: int) -> None:
-        """Truncate an object created by `grow` to its first bytes."""
+        """See `ObjectStore.cut`."""
         os.truncate(self._path(name), size)
 
     def _make_folders(self, folder: Path) -> None:
@@ -138,7 +181,7 @@ class FolderObjects:
             _sync_folder(each.parent)
 
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Return bytes of an object, fewer at its end; `FileNotFoundError` if it is missing."""
+        """See `ObjectStore.get`."""
         try:
             fd = os.open(self._path(name), _READ_FLAGS)
         except FileNotFoundError:
@@ -156,11 +199,11 @@ class FolderObjects:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def delete(self, name: str) -> None:
-        """Remove an object, if it exists. Folders that become empty stay."""
+        """See `ObjectStore.delete`. Folders that become empty stay."""
         self._path(name).unlink(missing_ok=True)
 
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield metadata of all objects whose names have a prefix."""
+        """See `ObjectStore.listed`."""
         self.check()
         waiting = [prefix.rpartition("/")[0]]
         while waiting:
@@ -180,6 +223,9 @@ class FolderObjects:
                     with contextlib.suppress(FileNotFoundError):
                         known = entry.stat(follow_symlinks=False)
                         yield ObjectInfo(name, known.st_size, known.st_mtime_ns)
+
+    def close(self) -> None:
+        """See `ObjectStore.close`; nothing is open between two calls."""
 
 
 class GrowingObject:
@@ -264,3 +310,102 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# ---------------------------------------------------------------------- fsspec
+
+
+class FsspecObjects:
+    """Objects in a storage of fsspec, such as S3; see `ObjectStore`.
+
+    The address is a setting of the server, and never comes from a record.
+    """
+
+    def __init__(self, uri: str) -> None:
+        try:
+            from fsspec.core import url_to_fs
+
+            self._fs, root = url_to_fs(uri)
+        except ImportError as error:
+            raise MissingExtraError(
+                f"objects: {uri!r} requires a missing package: {error}"
+            ) from error
+        except ValueError as error:
+            raise ArgumentError(f"objects: {uri!r} is not supported by fsspec: {error}") from error
+        self._root = str(root).rstrip("/")
+        self._block = lru_cache(_CACHED_BLOCKS)(self._read_block)
+
+    def _path(self, name: str) -> str:
+        parts_of(name, "object")
+        return f"{self._root}/{name}"
+
+    def put(self, name: str, data: bytes, *more: bytes) -> None:
+        """See `ObjectStore.put`. Names are random, so checking first is enough."""
+        path = self._path(name)
+        if self._fs.exists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self._fs.pipe_file(path, b"".join((data, *more)))
+
+    def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See `ObjectStore.get`. The last blocks are cached, as an object never changes."""
+        if length is None:
+            found: bytes = self._fs.cat_file(self._path(name), start=offset)
+            return found
+        parts, end = [], offset + length
+        while offset < end:
+            number, start = divmod(offset, _BLOCK_BYTES)
+            block = self._block(name, number)
+            part = block[start : start + end - offset]
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    def _read_block(self, name: str, number: int) -> bytes:
+        path, start = self._path(name), number * _BLOCK_BYTES
+        size = int(self._fs.size(path))
+        if start >= size:
+            return b""
+        block: bytes = self._fs.cat_file(path, start=start, end=min(size, start + _BLOCK_BYTES))
+        return block
+
+    def delete(self, name: str) -> None:
+        """See `ObjectStore.delete`."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(name))
+
+    def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `ObjectStore.listed`."""
+        above = prefix.rpartition("/")[0]
+        self._fs.invalidate_cache()
+        try:
+            found = self._fs.find(f"{self._root}/{above}" if above else self._root, detail=True)
+        except FileNotFoundError:
+            return
+        for path, info in sorted(found.items()):
+            name = str(path)[len(self._root) + 1 :]
+            if name.startswith(prefix):
+                yield ObjectInfo(name, int(info["size"]), _time_of(info))
+
+    def cut(self, name: str, size: int) -> None:
+        """See `ObjectStore.cut`; there are no growing objects."""
+
+    def check(self) -> None:
+        """See `ObjectStore.check`; a check would need a request."""
+
+    def close(self) -> None:
+        """See `ObjectStore.close`."""
+        self._block.cache_clear()
+
+
+def _time_of(info: dict[str, Any]) -> int:
+    # Without a time the object counts as new, so it is kept.
+    for key in ("LastModified", "last_modified", "mtime", "updated", "created"):
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1e9)
+        if isinstance(value, (int, float)):
+            return int(value * 1e9)
+    return time.time_ns()

@@ -230,13 +230,13 @@ def prepare(settings: Settings) -> str | None:
     try:
         make_tables(databases)
         accounts = Accounts(databases.account)
-        place = open_matching_objects(databases, settings.blobs)
-        if needs_rebuild(databases.kept, place):
-            if not accounts.has_users():
-                raise checks.lost_database(settings)
-            from seamark.server.folding.refold import take_up  # which imports NumPy
+        with contextlib.closing(open_matching_objects(databases, settings.blobs)) as place:
+            if needs_rebuild(databases.kept, place):
+                if not accounts.has_users():
+                    raise checks.lost_database(settings)
+                from seamark.server.folding.refold import take_up  # which imports NumPy
 
-            take_up(databases, place)
+                take_up(databases, place)
         databases.store()
         instance_of(databases.account)
         made = accounts.first_admin()
@@ -442,11 +442,10 @@ def _exit_reason(code: int) -> str:
 def started_words(settings: Settings, token: str | None, url: str) -> list[str]:
     """Return the lines that are printed once a server answers: its address and the next steps."""
     from seamark.server.databases import redacted
-    from seamark.server.objects import folder_of
 
     kept = settings.database_folder if settings.is_sqlite else redacted(settings.store)
     lines = [f"Seamark server {__version__} answers at {url}", f"  databases  {kept}"]
-    lines.append(f"  objects    {folder_of(settings.blobs)}")
+    lines.append(f"  objects    {checks.folder_of(settings.blobs) or redacted(settings.blobs)}")
     if token is not None:
         lines += [
             "",

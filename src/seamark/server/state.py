@@ -128,6 +128,7 @@ class Server:
     def close(self) -> None:
         """Store accepted data and close everything; harmless when called twice."""
         self.intake.close()
+        self.objects.close()
         self.databases.close()
 
 

@@ -18,7 +18,7 @@ from seamark.server.blobs import tables as sql
 from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
 from seamark.server.database import BoundedDict
 from seamark.server.failures import GapError, Refusal
-from seamark.server.objects import FolderObjects
+from seamark.server.objects import ObjectStore
 from seamark.server.quota import Quota
 from seamark.store.database import Database
 
@@ -58,7 +58,7 @@ class Blob:
     digest: str
     size: int
     parts: Sequence[tuple[int, int, str]]
-    objects: FolderObjects
+    objects: ObjectStore
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield the bytes between two offsets in parts of at most a megabyte."""
@@ -87,7 +87,7 @@ class Blobs:
     def __init__(
         self,
         database: Database,
-        objects: FolderObjects,
+        objects: ObjectStore,
         limits: BlobLimits | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         quota: Quota | None = None,

@@ -25,7 +25,7 @@ from seamark.journal.format import ZLIB
 from seamark.journal.reader import Block, JournalReader, payload_of
 from seamark.journal.safe import Source
 from seamark.server.database import Text
-from seamark.server.objects import FolderObjects
+from seamark.server.objects import ObjectStore
 from seamark.store.database import Database, Upsert
 
 metadata = sa.MetaData()
@@ -204,7 +204,7 @@ _ANY_KIND: Final = -1
 
 
 def rebuild_blobs(
-    database: Database, objects: FolderObjects, now_ns: int, *, whole: bool = True
+    database: Database, objects: ObjectStore, now_ns: int, *, whole: bool = True
 ) -> int:
     """Rebuild the tables of contents from the objects, keeping existing rows; return the count.
 
@@ -234,7 +234,7 @@ def rebuild_blobs(
 
 def settle_blobs(
     database: Database,
-    objects: FolderObjects,
+    objects: ObjectStore,
     runs: Callable[[], Iterable[tuple[str, str, int]]],
     opened: Callable[[str, str], Iterator[tuple[str, Source]]],
     reserved_ns: int,
@@ -277,7 +277,7 @@ def settle_blobs(
 
 def _digests_of(
     database: Database,
-    objects: FolderObjects,
+    objects: ObjectStore,
     project: str,
     run: str,
     journals: Iterable[tuple[str, Source]],
@@ -306,7 +306,7 @@ def _plain_data(block: Block) -> Iterator[bytes]:
             yield payload_of(block.data, frame)
 
 
-def _members(database: Database, objects: FolderObjects, project: str, digest: str) -> set[str]:
+def _members(database: Database, objects: ObjectStore, project: str, digest: str) -> set[str]:
     with database.reading() as connection:
         rows = database.rows(connection, FIND, at_project=project, at_digest=digest)
         if not rows or rows[0][0] > _MAX_LIST_BYTES:
@@ -316,7 +316,7 @@ def _members(database: Database, objects: FolderObjects, project: str, digest: s
     return {each.decode() for each in _ANY_DIGEST.findall(data)}
 
 
-def _parts_of(objects: FolderObjects, found: BlobObject) -> Iterable[tuple[int, int, str]] | None:
+def _parts_of(objects: ObjectStore, found: BlobObject) -> Iterable[tuple[int, int, str]] | None:
     if found.what == ONE:
         return [(0, found.size, found.name)]
     try:

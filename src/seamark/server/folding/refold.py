@@ -13,7 +13,7 @@ from seamark.server.changes import Positions
 from seamark.server.databases import Databases, store_name
 from seamark.server.folding.turns import fold_turn
 from seamark.server.kept.journals import IntakeJournals
-from seamark.server.objects import FolderObjects
+from seamark.server.objects import ObjectStore
 from seamark.server.settings import Settings
 from seamark.store import schema
 from seamark.store.database import Upsert, retry
@@ -66,7 +66,7 @@ def refold_server(
         databases.close()
 
 
-def take_up(databases: Databases, objects: FolderObjects) -> None:
+def take_up(databases: Databases, objects: ObjectStore) -> None:
     """Rebuild the tables of stored journals from the objects, while no data is received.
 
     Purged runs are left out, if the tables of accounts still list them.

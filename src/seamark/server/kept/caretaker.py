@@ -31,7 +31,7 @@ from seamark.server.kept.layout import (
     release,
 )
 from seamark.server.kept.plan import key_of, read_rows
-from seamark.server.objects import FolderObjects, ObjectInfo
+from seamark.server.objects import ObjectInfo, ObjectStore
 from seamark.store.database import Conflict, Database, insertion
 
 _random: Final = random.Random()  # noqa: S311 - leaves the global generator unchanged
@@ -138,11 +138,11 @@ class Caretaker:
     """Maintenance of objects that hold journals."""
 
     def __init__(
-        self, database: Database, objects: FolderObjects, now_ns: Callable[[], int] = time.time_ns
+        self, database: Database, objects: ObjectStore, now_ns: Callable[[], int] = time.time_ns
     ) -> None:
         self._database, self._objects, self._now_ns = database, objects, now_ns
         self._names = object_names()
-        # Not at once, as a server that restarts in a loop should not list all objects each time.
+        # Not at once, as a server that restarts in a loop should not list a bucket each time.
         self._next_orphans = now_ns() + _random.randrange(ORPHANS_EVERY_NS // 10)
         self._failed: dict[tuple[str, int], int] = {}
 

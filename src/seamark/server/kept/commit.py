@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from seamark.server.kept import layout
 from seamark.server.kept.layout import REMOVE_NS, Part, read_parts, release
 from seamark.server.kept.plan import Key, Rows, key_of, read_rows, read_runs
-from seamark.server.objects import FolderObjects, GrowingObject
+from seamark.server.objects import FolderObjects, GrowingObject, ObjectStore
 from seamark.store.database import Database, Upsert, insertion
 
 
@@ -354,7 +354,7 @@ class Growing:
 
 
 def _seal(
-    database: Database, objects: FolderObjects, number: int, name: str, end: int, now_ns: int
+    database: Database, objects: ObjectStore, number: int, name: str, end: int, now_ns: int
 ) -> None:
     objects.cut(name, end)
     with database.writing(lasting=False) as connection:
@@ -364,7 +364,7 @@ def _seal(
 
 def take_up(
     database: Database,
-    objects: FolderObjects,
+    objects: ObjectStore,
     *,
     gone: Callable[[str, str], bool],
     now_ns: Callable[[], int],

@@ -39,7 +39,7 @@ from seamark.server.kept.plan import (
     key_of,
     purged_refusal,
 )
-from seamark.server.objects import FolderObjects
+from seamark.server.objects import FolderObjects, ObjectStore
 from seamark.server.quota import Quota
 from seamark.store.database import Conflict, Database
 
@@ -147,7 +147,8 @@ class Intake:
         max_journals: Maximum number of journals of one run.
         window_s: Maximum time for which batches are collected, in seconds.
         grows: Whether small batches are appended to a growing object (see
-            `seamark.server.kept.commit`); only for a single process with tables in local files.
+            `seamark.server.kept.commit`), if the objects are files; only for a single process with
+            tables in local files.
         quota: Quota of workspaces; None for no limit.
         reserved: Returns whether a journal (project path, run id, file name) is written by the
             server itself, with `take`.
@@ -156,7 +157,7 @@ class Intake:
     def __init__(
         self,
         database: Database,
-        objects: FolderObjects,
+        objects: ObjectStore,
         *,
         quota: Quota | None = None,
         reserved: Callable[[str, str, str], bool] | None = None,
@@ -173,7 +174,7 @@ class Intake:
         self._names = object_names()
         self._recent = Recent()
         self._growing: Growing | None = None
-        if grows:
+        if grows and isinstance(objects, FolderObjects):  # a bucket has no growing objects
             self._growing = Growing(database, objects, self._names, now_ns)
         self._changed = threading.Condition()
         self._queue: deque[PendingBatch] = deque()

@@ -18,7 +18,7 @@ from seamark.server.kept import layout
 from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.layout import REMOVE_NS, release
 from seamark.server.kept.plan import Segment, StoredSource, key_of, segments_of
-from seamark.server.objects import FolderObjects
+from seamark.server.objects import ObjectStore
 from seamark.store.database import Database, Upsert
 
 _ROWS_AT_ONCE: Final = 1000
@@ -110,7 +110,7 @@ class IntakeJournals:
     def __init__(
         self,
         database: Database,
-        objects: FolderObjects,
+        objects: ObjectStore,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._database, self.objects, self._now_ns = database, objects, now_ns

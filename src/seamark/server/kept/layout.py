@@ -38,7 +38,7 @@ from seamark.journal.shipping import BATCH_BYTES, PLAIN_BYTES, BatchError, check
 from seamark.paths import check_scope
 from seamark.server.database import RowNumber, Text
 from seamark.server.failures import Refusal
-from seamark.server.objects import FolderObjects
+from seamark.server.objects import ObjectStore
 
 metadata = sa.MetaData()
 LIVE = 0
@@ -296,7 +296,7 @@ class Listed(NamedTuple):
     whole: bool = True
 
 
-def read_parts(objects: FolderObjects, name: str, size: int) -> Listed:
+def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
     """Return the contents of an object; raise `ValueError` if its start is invalid or damaged.
 
     An object that has grown holds several lists, each with its parts. After a power loss its end
@@ -328,14 +328,14 @@ def read_parts(objects: FolderObjects, name: str, size: int) -> Listed:
     return Listed(parts, shared, found[-1].end if found else 0, whole)
 
 
-def _are_intact(objects: FolderObjects, name: str, parts: Sequence[Part]) -> bool:
+def _are_intact(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
     return all(
         part.place is None or zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
         for part in parts
     )
 
 
-def _section(objects: FolderObjects, name: str, start: int, size: int) -> Listed:
+def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
     head = objects.get(name, start, _HEAD.size)
     if len(head) < _HEAD.size:
         raise ValueError(f"object {name!r} is truncated")
@@ -361,7 +361,7 @@ def _section(objects: FolderObjects, name: str, start: int, size: int) -> Listed
 
 
 def _checked_part(one: Any) -> Part:
-    # The folder may hold objects of other programs.
+    # A bucket may hold objects of other programs.
     part = Part(*one)
     numbers = (part.offset, part.length, part.heard_ns, part.ahead_ns)
     try:

@@ -15,7 +15,7 @@ from seamark.remote.protocol import Sent
 from seamark.server.failures import GapError, Refusal
 from seamark.server.kept import layout
 from seamark.server.kept.layout import Part
-from seamark.server.objects import FolderObjects
+from seamark.server.objects import ObjectStore
 from seamark.server.quota import Quota
 from seamark.store.database import Database
 
@@ -86,7 +86,7 @@ class StoredSource:
     Declared gaps read as zeros, which are not a valid frame.
     """
 
-    def __init__(self, objects: FolderObjects, name: str, segments: Sequence[Segment]) -> None:
+    def __init__(self, objects: ObjectStore, name: str, segments: Sequence[Segment]) -> None:
         self.name = name
         self._objects = objects
         self._segments = segments
@@ -263,7 +263,7 @@ class Plan:
     def __init__(
         self,
         database: Database,
-        objects: FolderObjects,
+        objects: ObjectStore,
         max_journals: int,
         gone: Callable[[str, str], bool],
         quota: Quota,

@@ -16,7 +16,7 @@ from seamark.server.kept import layout
 from seamark.server.kept.commit import insert_object
 from seamark.server.kept.layout import PREFIX, Part, read_parts
 from seamark.server.kept.plan import key_of
-from seamark.server.objects import FolderObjects
+from seamark.server.objects import ObjectStore
 from seamark.store.database import Database, insertion
 
 _log: Final = logging.getLogger("seamark.server")
@@ -40,7 +40,7 @@ class _Found(NamedTuple):
     shared: bool
 
 
-def needs_rebuild(database: Database, objects: FolderObjects) -> bool:
+def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
     """Return whether there are objects but no rows about their contents."""
     with database.reading() as connection:
         if connection.execute(sa.select(layout.objects.c.number).limit(1)).first():
@@ -49,7 +49,7 @@ def needs_rebuild(database: Database, objects: FolderObjects) -> bool:
 
 
 def rebuild(
-    database: Database, objects: FolderObjects, *, gone: Callable[[str, str], bool]
+    database: Database, objects: ObjectStore, *, gone: Callable[[str, str], bool]
 ) -> Rebuilt:
     """Rebuild the tables of journals, while no process receives or folds data.
 

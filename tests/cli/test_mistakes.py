@@ -102,7 +102,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     # the server
     (["token", "list"], "", "no server is known: name one with --server"),
     (["token", "create", "--expires", "soon", "--server", "http://[::1]:1"], "", "such as 90d"),
-    (["token", "create", "--folder", "x", "--server", "http://x"], "", "got both"),
+    (["token", "list", "--folder", "x", "--server", "http://x"], "", "got both"),
     (
         ["token", "create", "--neptune", "--project", "a/b/c", "--server", "http://x"],
         "",

@@ -22,6 +22,7 @@ from seamark.reading.words import clean
 
 if TYPE_CHECKING:
     from seamark.remote.http.connection import Connection
+    from seamark.server.accounts.accounts import Accounts
     from seamark.server.settings import Settings
 
 
@@ -231,45 +232,82 @@ _S: Final = 1_000_000_000
 _TIME_UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 
 
-def _create_stored(settings: Settings, wanted: Mapping[str, Any]) -> str:
-    """Create a token in a database on this machine; its user acts as an admin of the server."""
-    if settings.is_sqlite and not settings.database_folder.exists():
-        misuse(f"no databases of a server found in {settings.database_folder}")
-    from seamark.server.access import Identity, Role
-    from seamark.server.accounts.accounts import Accounts
-    from seamark.server.accounts.tables import migrate
-    from seamark.server.databases import open_databases
+class _ServerTokens:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
-    databases = open_databases(settings.store)
-    migrate(databases.account)
-    accounts, by = Accounts(databases.account), Identity("local", admin=True)
-    user, project = wanted["user"] or "admin", wanted["project"]
-    role = Role[wanted["role"].upper()] if wanted["role"] else None
-    if not accounts.has_user(user):
-        accounts.add_user(user, service=wanted["service"], admin=wanted["admin"])
-        accounts.note(by, "user.add", user)
-    if project is not None:
-        role = role or Role.CONTRIBUTOR
-        accounts.raise_member(user, project, role)
-    ends = wanted["expires_s"]
-    made = accounts.create_token(
-        user,
-        by=by.name,
-        label=wanted["label"],
-        role=role,
-        project=project,
-        expires_ns=None if ends is None else accounts.now_ns() + ends * _S,
-    )
-    accounts.note(by, "token.create", made.prefix, user=user, project=project)
-    return made.secret
+    def create(self, wanted: Mapping[str, Any]) -> str:
+        answer = self._connection.send_json("POST", "accounts/tokens", wanted).record()
+        return str(answer["token"])
+
+    def list(self) -> list[dict[str, Any]]:
+        return list(self._connection.ask("GET", "accounts/tokens").record()["tokens"])
+
+    def revoke(self, token: str) -> None:
+        self._connection.ask("DELETE", f"accounts/tokens/{quote(token, safe='')}")
 
 
-_server_option = click.option(
-    "--server",
-    "url",
-    metavar="URL",
-    help="URL of the server.  [default: SEAMARK_REMOTE, else the server that you are logged in to]",
+class _StoredTokens:
+    """Tokens in a database on this machine; a user with write access acts as an admin."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
+    def create(self, wanted: Mapping[str, Any]) -> str:
+        from seamark.server.access import Identity, Role
+
+        accounts, by = self._accounts, Identity("local", admin=True)
+        user, project = wanted["user"] or "admin", wanted["project"]
+        role = Role[wanted["role"].upper()] if wanted["role"] else None
+        if not accounts.has_user(user):
+            accounts.add_user(user, service=wanted["service"], admin=wanted["admin"])
+            accounts.note(by, "user.add", user)
+        if project is not None:
+            role = role or Role.CONTRIBUTOR
+            accounts.raise_member(user, project, role)
+        ends = wanted["expires_s"]
+        made = accounts.create_token(
+            user,
+            by=by.name,
+            label=wanted["label"],
+            role=role,
+            project=project,
+            expires_ns=None if ends is None else accounts.now_ns() + ends * _S,
+        )
+        accounts.note(by, "token.create", made.prefix, user=user, project=project)
+        return made.secret
+
+    def list(self) -> list[dict[str, Any]]:
+        return [each.shown() for each in self._accounts.tokens()]
+
+    def revoke(self, token: str) -> None:
+        from seamark.server.access import Identity
+
+        self._accounts.revoke(token)
+        self._accounts.note(Identity("local", admin=True), "token.revoke", token)
+
+
+_server_options = options(
+    click.option(
+        "--server",
+        "url",
+        metavar="URL",
+        help="URL of the server.  [default: SEAMARK_REMOTE, else the server that you are logged "
+        "in to]",
+    ),
+    click.option(
+        "--folder",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="On the machine of the server: its folder.",
+    ),
+    click.option(
+        "--store",
+        metavar="URL",
+        help="On the machine of the server: its databases, as given to `seamark server --store`.",
+    ),
 )
+"""Options for the selection of a server."""
 
 
 @click.group(short_help="Create, list and revoke tokens of a server.")
@@ -278,7 +316,7 @@ def token() -> None:
 
     All users can create tokens for themselves. An admin of the server can create tokens for all
     users, and an owner of a project for service accounts in it. On the machine of the server,
-    `seamark token create` can access its database directly, with --folder or --store.
+    --folder or --store accesses its database directly.
 
     \b
     Examples:
@@ -311,18 +349,7 @@ def token() -> None:
 @click.option(
     "--neptune", is_flag=True, help="Print the environment variables of the package neptune."
 )
-@_server_option
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="On the machine of the server: its folder.",
-)
-@click.option(
-    "--store",
-    metavar="URL",
-    help="On the machine of the server: its databases, as given to `seamark server --store`.",
-)
+@_server_options
 def create(
     user: str | None,
     expires: str | None,
@@ -350,13 +377,7 @@ def create(
         _expect_for_neptune(rest["project"], folder or store)
         url = url or _known_server()
     wanted = {"user": user, "expires_s": _seconds_of(expires), **rest}
-    if folder is None and store is None:
-        answer = _connect(url).send_json("POST", "accounts/tokens", wanted).record()
-        secret = str(answer["token"])
-    elif url is None:
-        secret = _create_stored(settings_at(folder, store, None), wanted)
-    else:
-        misuse("expected --server (HTTP), or --folder and --store (database), got both")
+    secret = _tokens_of(url, folder, store).create(wanted)
     click.echo(_for_neptune(str(url), rest["project"], secret) if neptune else secret)
     if neptune:
         note("shown only once; set these environment variables where your scripts run")
@@ -385,11 +406,11 @@ def _for_neptune(url: str, project: str | None, secret: str) -> str:
 
 
 @token.command("list", short_help="List tokens, never their secrets.")
-@_server_option
-def list_tokens(url: str | None) -> None:
+@_server_options
+def list_tokens(url: str | None, folder: Path | None, store: str | None) -> None:
     """List your tokens or, as an admin, all tokens. Only the first characters of each are shown."""
     rows = []
-    for each in _connect(url).ask("GET", "accounts/tokens").record()["tokens"]:
+    for each in _tokens_of(url, folder, store).list():
         may = " in ".join(str(part) for part in (each["role"], each["project"]) if part)
         ends = "revoked" if each["revoked_ns"] else _date_text(each["expires_ns"])
         if not each["revoked_ns"] and 0 < (each["expires_ns"] or 0) < time.time_ns():
@@ -403,21 +424,41 @@ def list_tokens(url: str | None) -> None:
 
 @token.command(short_help="Revoke a token permanently.")
 @click.argument("beginning", metavar="TOKEN")
-@_server_option
-def revoke(beginning: str, url: str | None) -> None:
+@_server_options
+def revoke(beginning: str, url: str | None, folder: Path | None, store: str | None) -> None:
     """Revoke a token permanently, given its first characters as in `seamark token list`.
 
     All processes of the server reject it within a few seconds.
     """
     beginning = beginning.rstrip(".\N{HORIZONTAL ELLIPSIS}")[:16]
-    _connect(url).ask("DELETE", f"accounts/tokens/{quote(beginning, safe='')}")
+    _tokens_of(url, folder, store).revoke(beginning)
     click.echo(f"revoked {clean(beginning)}")
 
 
-def _connect(url: str | None) -> Connection:
+def _tokens_of(
+    url: str | None, folder: Path | None, store: str | None
+) -> _ServerTokens | _StoredTokens:
+    if folder is not None or store is not None:
+        if url is not None:
+            misuse("expected --server (HTTP), or --folder and --store (database), got both")
+        return _open_stored_tokens(folder, store)
     from seamark.remote.http.connection import Connection
 
-    return Connection(url or _known_server())
+    return _ServerTokens(Connection(url or _known_server()))
+
+
+def _open_stored_tokens(folder: Path | None, store: str | None) -> _StoredTokens:
+
+    settings = settings_at(folder, store, None)
+    if settings.is_sqlite and not settings.database_folder.exists():
+        misuse(f"no databases of a server found in {settings.database_folder}")
+    from seamark.server.accounts.accounts import Accounts
+    from seamark.server.accounts.tables import migrate
+    from seamark.server.databases import open_databases
+
+    databases = open_databases(settings.store)
+    migrate(databases.account)
+    return _StoredTokens(Accounts(databases.account))
 
 
 def _known_server() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from seamark.blobs.store import put_bytes
 from seamark.journal.folder import RunFolder
 from seamark.remote.file import FileRemote
 from seamark.remote.files import FileSender, files_of
-from seamark.remote.protocol import RunKey, Unfit, Unreachable
+from seamark.remote.protocol import Unfit, Unreachable
 
 
 @pytest.fixture(autouse=True)
@@ -24,11 +23,6 @@ def _short_pauses(monkeypatch):
 
 def folders(tmp_path):
     return RunFolder(tmp_path / "here", "p", "r"), RunFolder(tmp_path / "there", "p", "r")
-
-
-def shipment_of(folder):
-    """Return the part of a shipment that the sender of files uses."""
-    return SimpleNamespace(folder=folder, key=RunKey.of(folder), finished=False)
 
 
 def failing(error, fails):
@@ -49,12 +43,11 @@ def test_present_and_later_files_are_sent(tmp_path):
     said: list[str] = []
     sender = FileSender(lambda: remote(there.root), said.append, look_s=0.05)
     put_bytes(here, b"first")
-    shipment = shipment_of(here)
-    sender.watch(shipment)
+    sender.watch(here)
     assert sender.flush(60, here)
     assert files_of(there) == files_of(here)
     put_bytes(here, b"second" * 100_000)
-    shipment.finished = True
+    sender.finish(here)
     assert sender.flush(60, here)
     assert files_of(there) == files_of(here)
     assert len(files_of(there)) == 2
@@ -66,7 +59,7 @@ def test_a_content_that_does_not_fit_its_digest_is_not_sent(tmp_path):
     wrong, right = put_bytes(here, b"wrong"), put_bytes(here, b"right")
     (here.blobs_dir / wrong).write_bytes(b"other")
     sender = FileSender(lambda: FileRemote(there.root), print, look_s=0.05)
-    sender.watch(shipment_of(here))
+    sender.watch(here)
     assert sender.flush(60, here)
     assert files_of(there) == {right: 5}
     assert [each.name for each in there.blobs_dir.iterdir()] == [right]
@@ -85,7 +78,7 @@ def test_a_file_that_the_remote_refuses_is_named_once(tmp_path):
     small = put_bytes(here, b"small")
     warnings: list[str] = []
     sender = FileSender(lambda: Small(there.root), warnings.append, look_s=0.05)
-    sender.watch(shipment_of(here))
+    sender.watch(here)
     assert sender.flush(60, here)
     assert files_of(there) == {small: 5}
     assert warnings == ["a file of run r is not sent: too large"]
@@ -103,11 +96,10 @@ def test_a_run_that_ends_during_a_look_is_looked_at_at_once(tmp_path):
 
     sender = FileSender(lambda: Slow(there.root), print, look_s=3600)
     put_bytes(here, b"first")
-    shipment = shipment_of(here)
-    sender.watch(shipment)
+    sender.watch(here)
     assert looking.wait(60)
     put_bytes(here, b"second")
-    shipment.finished = True
+    sender.finish(here)
     ended.set()
     until(lambda: not sender.busy)
     assert files_of(there) == files_of(here)
@@ -119,9 +111,8 @@ def test_a_disk_that_fails_is_tried_three_times(tmp_path, failures):
     remote = failing(OSError(errno.EMFILE, "too many open files"), iter([True] * failures))
     sender = FileSender(lambda: remote(there.root), print)
     put_bytes(here, b"first")
-    shipment = shipment_of(here)
-    shipment.finished = True
-    sender.watch(shipment)
+    sender.watch(here)
+    sender.finish(here)
     assert sender.flush(60, here)
     until(lambda: not sender.busy)
     assert files_of(there) == (files_of(here) if failures == 2 else {})

@@ -31,7 +31,6 @@ from seamark.remote.protocol import (
     Unfit,
     Unreachable,
 )
-from seamark.remote.shipment import Shipment
 
 log = logging.getLogger("seamark")
 
@@ -79,21 +78,26 @@ class _Transfer:
         there: Digests that need no further attempt: they are stored or can never be.
         seen: Modification time of the folder when all its files were stored, ns; 0 for never.
         looked: Start of the last check that found everything sent, in seconds of `time.monotonic`.
-        is_done: Whether no more files are expected and all are sent.
+        finished: Time since which no files are expected, same clock; None if files may follow.
         failures: Number of consecutive checks that failed with an error of this disk.
     """
 
-    shipment: Shipment
+    folder: RunFolder
     there: set[str] = field(default_factory=set)
     seen: int = 0
     looked: float = 0.0
     over: bool = False
-    is_done: bool = False
+    finished: float | None = None
     failures: int = 0
 
     def is_sent(self, since: float) -> bool:
         """Return whether all files that existed at a time are sent or can never be."""
-        return self.over or self.is_done or self.looked >= since
+        return self.over or self.looked >= since
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no more files are expected and all are sent."""
+        return self.finished is not None and self.is_sent(self.finished)
 
 
 class FileSender:
@@ -115,13 +119,22 @@ class FileSender:
         self._thread: threading.Thread | None = None
         self._warned: set[str] = set()
 
-    def watch(self, shipment: Shipment) -> None:
-        """Send the files of a run until all are sent after its shipment has finished."""
+    def watch(self, folder: RunFolder) -> None:
+        """Send the current and future files of a run."""
         with self._changed:
-            run = self._runs.get(shipment.key)
-            if run is None or run.is_done or run.shipment is not shipment:
-                self._runs[shipment.key] = _Transfer(shipment)
+            run = self._runs.get(key := RunKey.of(folder))
+            if run is None or run.folder != folder:
+                self._runs[key] = _Transfer(folder)
                 self._start()
+            else:
+                run.finished = None
+
+    def finish(self, folder: RunFolder) -> None:
+        """Expect no further files of a run; known ones are still sent."""
+        with self._changed:
+            if (run := self._runs.get(RunKey.of(folder))) is not None:
+                run.finished = time.monotonic()
+                self._changed.notify_all()
 
     def flush(self, seconds: float, folder: RunFolder | None = None) -> bool:
         """Wait until the files of one or all runs are sent; return whether they are."""
@@ -130,7 +143,7 @@ class FileSender:
             key = None if folder is None else RunKey.of(folder)
             waited = [run for each, run in self._runs.items() if key in (None, each)]
             # The thread may end once no more files are expected.
-            while not all(run.is_sent(now) for run in waited):
+            while not all(run.is_sent(run.finished or now) for run in waited):
                 left = now + seconds - time.monotonic()
                 if left <= 0 or self._thread is None or not self._thread.is_alive():
                     return False
@@ -186,7 +199,7 @@ class FileSender:
                 return True
             if wait_s is None:
                 # If a run ended during the check, its last files are sent at once.
-                if not any(run.shipment.finished for run in self._runs.values()):
+                if all(run.finished is None for run in self._runs.values()):
                     self._changed.wait(self._check_interval_s)
             else:  # a waiting caller must not shorten the delay for an unreachable remote
                 until = time.monotonic() + max(wait_s, pause * _random.uniform(0.5, 1.0))
@@ -200,7 +213,6 @@ class FileSender:
         wait_s = None
         for key, run in runs:
             began = time.monotonic()
-            is_last = run.shipment.finished
             try:
                 self._send(remote, key, run)
             except Busy as error:
@@ -213,22 +225,21 @@ class FileSender:
                 run.over = True
                 self._warn_once(f"files of run {key.run} are not sent: {error}")
             except OSError as error:  # such as too many open files
-                log.debug("seamark: %s cannot be read: %s", run.shipment.folder.path, error)
+                log.debug("seamark: %s cannot be read: %s", run.folder.path, error)
                 run.failures += 1
                 if run.failures < _MAX_FAILURES:
                     wait_s = _FIRST_WAIT_S
                     continue
             run.looked, run.failures = began, 0
-            run.is_done = is_last
         return wait_s
 
     def _send(self, remote: Remote, key: RunKey, run: _Transfer) -> None:
         changed = 0
         with quietly(only=OSError):
-            changed = run.shipment.folder.blobs_dir.stat().st_mtime_ns
+            changed = run.folder.blobs_dir.stat().st_mtime_ns
         if not changed or changed == run.seen:
             return
-        sizes = files_of(run.shipment.folder)
+        sizes = files_of(run.folder)
         new = sizes.keys() - run.there
         if new:
             missing = set(remote.missing_blobs(key, sorted(new))) & new
@@ -240,9 +251,9 @@ class FileSender:
 
     def _send_one(self, remote: Remote, run: _Transfer, digest: str, size: int) -> None:
         try:
-            send_file(remote, run.shipment.folder, digest, size)
+            send_file(remote, run.folder, digest, size)
         except Unfit as error:  # the next file may be accepted
-            self._warn_once(f"a file of run {run.shipment.key.run} is not sent: {error}")
+            self._warn_once(f"a file of run {run.folder.run} is not sent: {error}")
         run.there.add(digest)
 
     def _warn_once(self, line: str) -> None:

@@ -150,6 +150,10 @@ class Tail:
         )
 
 
+_IDLE_CHECK_S: Final = 10.0
+"""Interval at which an idle run is checked, in seconds."""
+
+
 class Writing(Protocol):
     """Writer of journals, such as `seamark.journal.writer.JournalWriter`."""
 
@@ -161,7 +165,7 @@ class Writing(Protocol):
 class Shipment:
     """Transfer of one run's journals to a remote: those of this process and earlier ones.
 
-    `add`, `finish`, `look_now`, `left`, `unseen` and `is_refused` may be called on any
+    `add`, `rest`, `finish`, `look_now`, `left`, `unseen` and `is_refused` may be called on any
     thread; all others are called on the shipper's thread.
 
     Attributes:
@@ -186,8 +190,10 @@ class Shipment:
         self._mine = f"-{os.getpid()}-"  # part of the writer ids of this process
         self._sources: list[weakref.ref[Writing]] = []
         self._ids: frozenset[str] = frozenset()
-        # One process may have several objects of one run, each with its own begin and end.
+        self._check_at = 0.0
+        # One process may have several objects of one run, each with its own begin, rest and end.
         self._open: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._busy: weakref.WeakSet[Any] = weakref.WeakSet()
         self._earlier = False
 
     # ---------------------------------------------------------------- on any thread
@@ -195,20 +201,30 @@ class Shipment:
     def add(self, writer: Writing, by: object, *, earlier: bool = False) -> None:
         """Send the journals of a writer of this process; a parent process sends its own.
 
-        `by` is the object that calls `finish` later; only a weak reference to it is held. With
-        `earlier`, journals of ended processes are sent, too.
+        `by` is the object that calls `rest` and `finish` later; only a weak reference to it is
+        held. With `earlier`, journals of ended processes are sent, too.
         """
         self._earlier |= earlier
         self.given_up = False
         self._open.add(by)
+        self._busy.add(by)
+        self._check_at = 0.0
         if all(ref() is not writer for ref in self._sources):
             self._sources = [*self._sources, weakref.ref(writer)]
         self._note_writers()
 
+    def rest(self, by: object) -> None:
+        """Check less often once no object of the run records."""
+        self._note_writers()
+        self._busy.discard(by)
+        self._check_at = 0.0
+
     def finish(self, by: object) -> None:
         """Expect no further journals of one object of the run; after the last one, of the run."""
         self._note_writers()
+        self._busy.discard(by)
         self._open.discard(by)
+        self._check_at = 0.0
         if self.finished:
             self._sources = []
 
@@ -227,7 +243,7 @@ class Shipment:
 
     def look(self, now: float) -> bool:
         """Find new journals; return whether there may be data to send."""
-        if self.over or now < self.later:
+        if self.over or now < self.later or now < self._check_at:
             return False
         self._note_writers()
         earlier, self._earlier = self._earlier, False
@@ -235,7 +251,10 @@ class Shipment:
             with quietly(only=OSError):
                 for name in names_in(self.folder.journal_dir):
                     self._add_tail(name, earlier=earlier)
-        return any(tail.left for tail in self.tails.values())
+        found = any(tail.left for tail in self.tails.values())
+        if not self._busy and not found:
+            self._check_at = now + _IDLE_CHECK_S
+        return found
 
     def _add_tail(self, name: str, *, earlier: bool) -> None:
         writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
@@ -250,6 +269,7 @@ class Shipment:
     def look_now(self) -> None:
         """Schedule an immediate check of everything; only the wait after a refusal remains."""
         self._note_writers()
+        self._check_at = 0.0
         if not self.refused_until:
             self.later = 0.0
 

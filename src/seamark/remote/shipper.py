@@ -102,7 +102,7 @@ class Shipper:
         """Send the journals of a writer from now on. Never raises.
 
         Only a weak reference to `writer` is held. `by` is the run object that is later passed to
-        `finish`, by default `writer`. With `earlier`, records of ended processes are
+        `rest` and `finish`, by default `writer`. With `earlier`, records of ended processes are
         sent, too.
         """
         with self._lock:
@@ -113,6 +113,12 @@ class Shipper:
             self._start()
         self.wake()
 
+    def rest(self, folder: RunFolder, by: object) -> None:
+        """Send the rest of a run object that records nothing for a while."""
+        if (shipment := self._shipments.get(RunKey.of(folder))) is not None:
+            shipment.rest(by)
+            self.wake()
+
     def finish(self, folder: RunFolder, by: object) -> None:
         """Expect no more records of a run object; use `wait` until the rest is sent.
 
@@ -122,6 +128,8 @@ class Shipper:
             if (shipment := self._shipments.get(RunKey.of(folder))) is None:
                 return
             shipment.finish(by)
+            if shipment.finished:
+                self._files.finish(folder)
         self.wake()
 
     def wake(self) -> None:
@@ -321,7 +329,9 @@ class Shipper:
             note_position(self.uri, shipment.key, sum(kept.values()))
         for tail in shipment.tails.values():
             asked = self._send_batch(remote, shipment, tail) or asked
-        self._files.watch(shipment)  # after the journals that name them
+        self._files.watch(shipment.folder)  # after the journals that name them
+        if shipment.finished:  # finished before `watch`
+            self._files.finish(shipment.folder)
         return asked
 
     def _send_batch(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:

@@ -177,6 +177,7 @@ class Ending:
         show = (lambda _: self._print(word, lost, [])) if self._prints else None
         note_finished(self, self._recorder.folder, show)
         self._recorder.rest()
+        self._shipping.rest()
         self._recorded.close()
 
     def _finish_at_exit(self, error: BaseException | None) -> None:

@@ -60,6 +60,12 @@ class Shipping:
                     shipper.add(folder, writer, by=self, earlier=earlier)
             call_after_runs(_send_last)
 
+    def rest(self) -> None:
+        """Send the rest while the process does something else."""
+        with quietly(_failed):
+            for shipper in self._shippers():
+                shipper.rest(self._recorder.folder, self)
+
     def finish(
         self,
         seconds: float | None = None,

@@ -21,7 +21,7 @@ def accounts(account_url):
     clock = itertools.count(1_000)
     with contextlib.closing(open_databases(account_url)) as databases:
         migrate(databases.account)
-        yield Accounts(databases.account, lambda: next(clock))
+        yield Accounts(databases.account, lambda: next(clock), keep_s=0)
 
 
 def identity(accounts, user, **limits):

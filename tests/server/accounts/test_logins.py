@@ -24,7 +24,7 @@ S = 1_000_000_000
 def accounts(account_url, clock):
     with contextlib.closing(open_databases(account_url)) as databases:
         migrate(databases.account)
-        yield Accounts(databases.account, clock)
+        yield Accounts(databases.account, clock, keep_s=0)
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from seamark.server.accounts import tables
 from seamark.server.accounts.tables import NewToken, Token, hash_of, lock_account, new_token
 from seamark.store.database import Database, Upsert, can_hold
 
+_CACHE_S: Final = 2.0
+"""Lifetime of cached rows, in seconds; a revocation takes effect in all processes within it."""
 _MAX_LABEL: Final = 200
 _ADMIN: Final = "admin"
 _ADD_PROJECT: Final = Upsert(
@@ -57,11 +59,17 @@ class Visibility:
 class Accounts:
     """Users, tokens, roles and visibility in the tables of ``account``; thread-safe.
 
-    `changes` counts changes in this process; logins cached before the last change are read again.
+    `changes` counts changes in this process; rows cached before the last change are read again.
     """
 
-    def __init__(self, database: Database, now_ns: Callable[[], int] = time.time_ns) -> None:
-        self._database, self.now_ns = database, now_ns
+    def __init__(
+        self,
+        database: Database,
+        now_ns: Callable[[], int] = time.time_ns,
+        keep_s: float = _CACHE_S,
+    ) -> None:
+        self._database, self.now_ns, self._keep_s = database, now_ns, keep_s
+        self._visible: tuple[float, Visibility] | None = None
         self.changes = 0
 
     # ------------------------------------------------------------------ authorization
@@ -89,9 +97,14 @@ class Accounts:
         return Readable(projects=frozenset({*who.roles, *shown}), excluded=frozenset(hidden))
 
     def visibility(self) -> Visibility:
-        """Return the visibility of all projects."""
+        """Return the visibility of all projects; it may be some seconds old."""
+        known = self._visible
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
         rows = self._rows(sa.select(tables.project.c.path, tables.project.c.visibility))
-        return Visibility(dict(map(tuple, rows)))
+        found = Visibility(dict(map(tuple, rows)))
+        self._visible = (time.monotonic() + self._keep_s, found)
+        return found
 
     # ------------------------------------------------------------------ authentication
 
@@ -423,6 +436,7 @@ class Accounts:
             lock_account(connection)
             yield connection
         self.changes += 1
+        self._visible = None
 
     def _has_user(self, connection: sa.Connection, name: str) -> bool:
         if not can_hold(name):

@@ -34,7 +34,6 @@ class Watching:
         self.looked_ns = 0
         self.drawn = []
         self.asks = 0
-        self.edited = set()  # as by a thread that has not read them yet
 
     def look(self):
         for root in self.roots:
@@ -66,9 +65,6 @@ class Looking:
         with Index.open(self.root) as index:
             for project, run in refs:
                 index.refresh(project, run)
-
-    def unread_edits(self, refs):
-        return len(self.watching.edited.intersection(refs))
 
     def rebuild(self):
         with Index.open(self.root) as index:

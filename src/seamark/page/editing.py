@@ -52,11 +52,12 @@ class Edits:
         self._root, self._clock = root, clock
         self._lock = threading.Lock()
         self._open: OrderedDict[Ref, _OpenJournal] = OrderedDict()
+        self._ends: dict[Ref, dict[str, int]] = {}
         self._timer: threading.Timer | None = None
         self._closed = False
 
-    def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> None:
-        """Append journal operations to a run.
+    def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
+        """Append journal operations to a run; return the number of bytes written to the run so far.
 
         Raises:
             NotWritable: If this user may not write to the run.
@@ -66,6 +67,7 @@ class Edits:
         one = self._journal_of(ref)
         with one.lock:
             kept = one.writer.append_ops(list(ops))
+            ends = one.writer.positions()
         if not kept:
             with self._lock:
                 if self._open.get(ref) is one:
@@ -76,6 +78,15 @@ class Edits:
                 f"{one.writer.folder.path}: the change could not be written; try again later",
                 seconds=30,
             )
+        with self._lock:
+            known = self._ends.setdefault(ref, {})
+            known.update(ends)
+            return sum(known.values())
+
+    def ends(self, ref: Ref) -> dict[str, int]:
+        """Return the sizes of the journals written to a run here, in bytes, by writer."""
+        with self._lock:
+            return dict(self._ends.get(ref, {}))
 
     def close_idle(self) -> None:
         """Close the journals of runs without recent edits."""

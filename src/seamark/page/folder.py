@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +27,7 @@ from seamark.errors import PathError, SeamarkError
 from seamark.index.copies import RunView, open_journal
 from seamark.index.file import is_damaged
 from seamark.index.index import Index
-from seamark.journal.folder import RunFolder
+from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.page.editing import WRITABLE, Edits
 from seamark.page.views import FolderViews
 from seamark.page.watch import Looker
@@ -43,6 +42,7 @@ from seamark.server.failures import Refusal
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.database import DamageError, file_connection, sqlite_engine
+from seamark.store.journals import load_journals
 from seamark.store.query.choosing import state_column
 from seamark.store.read.inherited import Sources
 from seamark.store.read.names import recent_paths
@@ -240,7 +240,6 @@ class Folder:
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
         self.changing = _Changes(self._current_index, lambda: looker.now)
         self.edits = Edits(root)
-        self._edit_numbers = count(1)
         self.views = FolderViews(root)
         self._lock = threading.Lock()
         self._opened: _OpenIndex | None = None
@@ -273,25 +272,39 @@ class Folder:
         )
 
     def record(self, project: str, run: str, ops: Any) -> int:
-        """Append operations to a run; see `seamark.server.access.Writes`.
-
-        The position is the number of edits so far; `behind` waits for all edits of a run.
-        """
+        """Append operations to a run; see `seamark.server.access.Writes`."""
         check_place(project, run)
-        self.edits.record(project, run, ops)
+        position = self.edits.record(project, run, ops)
         self._looker.look_now([(project, run)])
-        return next(self._edit_numbers)
+        return position
 
     def prioritize(self, refs: Iterable[Ref]) -> None:
         """Prioritize reads of runs whose curves were requested."""
         self._looker.shown(refs)
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
-        """Wait until edits made here are readable; return the number of runs that are not read."""
+        """Wait until edits made here are readable; return the number of bytes still missing."""
+        ends = {ref: found for ref in wanted if (found := self.edits.ends(ref))}
         end = time.monotonic() + _WAIT_S
-        while (left := self._looker.unread_edits(wanted)) and time.monotonic() < end:
+        while ends:
+            left = self._missing_bytes(ends)
+            if not left or time.monotonic() > end:
+                return left
             time.sleep(_POLL_S)
-        return left
+        return 0
+
+    def _missing_bytes(self, ends: Mapping[Ref, Mapping[str, int]]) -> int:
+        store, missing = self.store(), 0
+        with store.database.reading() as connection:
+            for number, ref in numbers_of(store, connection, list(ends)).items():
+                folded = {
+                    split_journal_name(one.file)[0]: one.offset
+                    for one in load_journals(store, connection, number)
+                }
+                missing += sum(
+                    max(0, size - folded.get(writer, 0)) for writer, size in ends[ref].items()
+                )
+        return missing
 
     def content(self, project: str, run: str, digest: str) -> FileContent | None:
         """Return stored content of a known run; None if it is not in the run folder."""

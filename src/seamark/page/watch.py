@@ -10,7 +10,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ class Looker:
         self._lock = threading.Lock()
         self._shown: dict[Ref, float] = {}
         self._running: list[Ref] = []
-        self._edited: dict[Ref, object] = {}
+        self._edited: set[Ref] = set()
         self._next_index = [0, 0]
         self._asked_at = clock()
         self._ended_at = self._quick_at = clock()
@@ -94,16 +94,12 @@ class Looker:
         self.note_request()
 
     def look_now(self, refs: Iterable[Ref] = ()) -> None:
-        """Schedule an immediate read of the root, or of some edited runs only."""
-        if edited := dict.fromkeys(refs, object()):
-            self._edited.update(edited)
+        """Schedule a read of the root, or of some edited runs, as soon as possible."""
+        if edited := set(refs):
+            self._edited |= edited
         else:
             self._is_requested = True
         self.note_request()
-
-    def unread_edits(self, refs: Collection[Ref]) -> int:
-        """Return the number of runs whose edits were not read yet, among some runs."""
-        return sum(ref in self._edited for ref in refs)
 
     def rebuild(self) -> None:
         """Rebuild the damaged index in the next read."""
@@ -122,10 +118,7 @@ class Looker:
     def step(self) -> None:
         """Do the work that is due."""
         while self._edited:
-            ref, edit = self._edited.copy().popitem()  # other threads add to it
-            self._look_at(ref)
-            if self._edited[ref] is edit:  # otherwise it was edited meanwhile
-                del self._edited[ref]
+            self._look_at(self._edited.pop())
         if self._clock() >= self._full_at():
             self._look_at_all()
         elif self._clock() >= self.due():

@@ -404,6 +404,12 @@ class OneRun(ReadRequest):
         return f"{self.server.changing.name()}.{version}.{int(silent)}{inherits}"
 
 
+def several(request: Request) -> Several:
+    """Return a request about everything that the requester may read; for use as a dependency."""
+    # Not the class itself: older versions of FastAPI do not resolve the annotations of a class.
+    return Several(request)
+
+
 def may_read(readable: Readable, project: str) -> bool:
     """Return whether a project may be read; the nearest listed project at or above it decides."""
     parts = project.split("/")

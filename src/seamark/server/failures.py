@@ -187,8 +187,9 @@ def _refusal_of(error: BaseException) -> Refusal:
         if isinstance(error, kinds):
             if status != _BUSY:
                 return Refusal(status, slug, hint or str(error))
-            # Its text may contain the address of the database, that of SQLAlchemy also values.
-            warn_rarely(slug, "%s", getattr(error, "orig", error))
+            # Its text may contain the address of the database, and values of the request in the
+            # text of SQLAlchemy and in further lines.
+            warn_rarely(slug, "%s", str(getattr(error, "orig", error)).strip().split("\n")[0])
             return later(slug, hint)
     return _internal_error(error)
 

@@ -142,7 +142,8 @@ def known_server(how: str) -> str:
     given = [each.strip() for each in os.environ.get("SEAMARK_REMOTE", "").split(",")]
     found = [one for one in given if one.startswith(("https://", "http://"))] or stored_servers()
     if len(found) != 1:
-        what = f"several servers are known ({', '.join(found)})" if found else "no server is known"
+        names = ", ".join(map(shown, found))
+        what = f"several servers are known ({names})" if found else "no server is known"
         raise ArgumentError(f"{what}: {how}")
     return found[0]
 

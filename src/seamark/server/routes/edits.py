@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, model_validator
 from seamark.errors import PathError, SeamarkError
 from seamark.paths import PROJECT_LOG, check_name
 from seamark.server.access import Identity, Role
-from seamark.server.answering import Several
+from seamark.server.answering import Several, several
 from seamark.server.failures import FAILURES, Refusal, refusal_of
 from seamark.server.guard import Body, asker, expect, note, server_of
 from seamark.server.purging import Claim, is_purged, purge
@@ -108,7 +108,7 @@ _NAME: Final = "sys/name"
 _DESCRIPTION: Final = "sys/description"
 _TAGS: Final = "sys/tags"
 _TRASHED: Final = "sys/trashed"
-All = Annotated[Several, Depends(Several)]
+All = Annotated[Several, Depends(several)]
 Text = Annotated[str, Field(max_length=4096)]
 Ref = tuple[Text, Text]
 Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(max_length=100)]

@@ -71,6 +71,8 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["ls", "--csv", "--json"], "", "expected one of --csv and --json, got both"),
     (["ls", "--kind", "group", "--by", "a", "--trashed"], "", "only runs have --trashed, --by"),
     (["compare"], "", "which runs?"),
+    (["server", "--workers", "0"], "", "0 is not in the range"),
+    (["server", "--fold-workers", "0"], "", "0 is not in the range"),
     (["compare", "good", "good"], "", "expected two runs or more, got only demo/"),
     (["compare", "--query", 'sys/name = "good"'], "", "the query matches only demo/"),
     (["compare", "good", "slow", "--query", "a > 1"], "", "which runs?"),

@@ -92,7 +92,7 @@ def test_edits_are_in_one_journal_and_change_neither_state_nor_owner(runs, monke
         refused = edit(here, ref, description="mine", description_was="other")
         assert (refused.status_code, refused.json()["description"]) == (409, "why")
         monkeypatch.setattr("seamark.page.folder._WAIT_S", 0.05)
-        here.watch.look_now = lambda *_: None
+        here.watch.lookers[0].look_now = lambda *_: None
         answer = table(edit(here, ref, name="best"))
         assert int(answer.headers["seamark-behind"]) > 0
     assert [one["attempt"] for one in edits_of(root, ref[1])] == [None]

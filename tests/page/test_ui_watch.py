@@ -222,7 +222,7 @@ def test_a_first_look_says_how_many_runs_are_left(root, looker):
     watcher = Watcher([Root("one", root)])
     watcher._stopping = True
     with pytest.raises(SystemExit):
-        watcher._lookers[0].step()
+        watcher.lookers[0].step()
     looker.step()
     assert looker.said[0].looked_ns == 0
     assert next(one.left for one in looker.said if one.left) == 3
@@ -239,9 +239,9 @@ def test_the_thread_reads_what_is_new_and_ends_with_the_page(root):
         assert watcher.looked(0).runs == 1
         assert watcher.looked(1).runs == 0
         record(root)
-        watcher.look_now(0)
+        watcher.lookers[0].look_now()
         until(lambda: watcher.looked(0).runs == 2)
-        watcher.rebuild(0)
+        watcher.lookers[0].rebuild()
         record(root)
         until(lambda: watcher.looked(0).runs == 3)
     finally:

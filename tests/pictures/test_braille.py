@@ -14,7 +14,9 @@ from seamark.pictures.plots import Axes, Curve
 
 def curve(values, steps=None, label="loss"):
     x = np.arange(len(values), dtype=float) if steps is None else np.asarray(steps, dtype=float)
-    return Curve(label, x, np.asarray(values, dtype=float))
+    y = np.asarray(values, dtype=float)
+    odd = ~np.isfinite(y)
+    return Curve(label, x, y, odd_x=x[odd], odd_y=y[odd], odd_count=int(odd.sum()))
 
 
 def picture(*values, axes=None, width=60, height=8, **given):

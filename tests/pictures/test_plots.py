@@ -13,7 +13,9 @@ from seamark.pictures.plots import COLOURS, Axes, Curve, figure_of, save, slots
 
 
 def curve(values, label="loss"):
-    return Curve(label, np.arange(len(values), dtype=float), np.asarray(values, dtype=float))
+    x, y = np.arange(len(values), dtype=float), np.asarray(values, dtype=float)
+    odd = ~np.isfinite(y)
+    return Curve(label, x, y, odd_x=x[odd], odd_y=y[odd], odd_count=int(odd.sum()))
 
 
 def banded(values):

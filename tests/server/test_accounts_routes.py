@@ -177,6 +177,8 @@ def test_only_owners_of_a_workspace_make_a_project_public(team, token_of, space)
     for user, owned, expected in [("alice", space, 200), ("bob", project, 403)]:
         owner = token_of(f"{user}-{space}", project=owned, role="owner")
         for visibility, status in (("workspace", 200), ("public", expected), ("private", 200)):
+            invalid = {"project": project, "visibility": "secret"}
+            assert ask(team.url, "PUT", "accounts/visibility", owner, invalid).status == 422
             wanted = {"project": project, "visibility": visibility}
             assert ask(team.url, "PUT", "accounts/visibility", owner, wanted).status == status
             is_public = visibility == "public" and status == 200

@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import math
+import sqlite3
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from seamark.reading.names import RunName
 from seamark.reading.points import Points, TextPage, TextPoint
 from seamark.reading.reader import Answer
 from seamark.reading.tables import RunsTable, StringList
+from seamark.server import failures
 from seamark.server.answering import to_json
 from seamark.values.aggregates import Last
 
@@ -90,3 +93,12 @@ def test_endless_nesting_is_cut_and_unknown_types_are_errors():
     assert told({"x": 1, "deep": deep})["x"] == 1
     with pytest.raises(TypeError, match="complex"):
         to_json([1j])
+
+
+def test_log_line_of_a_database_error_holds_no_values(caplog, monkeypatch):
+    monkeypatch.setattr(failures, "_logged_kinds", {})
+    reason = sqlite3.OperationalError("no such table: x\nLINE 1: SELECT 'secret'")
+    error = sa.exc.OperationalError("SELECT ?", ["secret"], reason)
+    assert failures.refusal_of(error).status_code == 503
+    assert "no such table: x" in caplog.text
+    assert "secret" not in caplog.text

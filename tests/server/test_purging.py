@@ -93,7 +93,7 @@ def test_purge_during_sending_and_folding_leaves_nothing(place):
         assert place.kept.journals(PROJECT, "run0") == {}
         other = a_journal("two", PROJECT, "run1").assign(a=1)
         position = place.send(PROJECT, "run1", other)
-        assert place.positions.wait_for_all({(PROJECT, "run1"): position}, 60) == 0
+        assert place.positions.wait_for({(PROJECT, "run1"): position}, 60) == 0
         until(lambda: says(place.reader(PROJECT, "run0")) == {})
         with pytest.raises(Refusal, match="was purged on this server"):
             place.intake.take(PROJECT, "run0", journal.file, 0, journal.data)

@@ -13,9 +13,9 @@ import seamark
 from seamark.index.index import Index
 from seamark.page.app import make_page
 from seamark.page.roots import Root
-from seamark.page.watch import Looked
 from seamark.reading.codec import unpack
 from seamark.reading.reader import Answer
+from seamark.server.access import Looked
 from seamark.types import File
 
 TOKEN = "seamark_" + "t" * 40
@@ -30,6 +30,7 @@ class Watching:
 
     def __init__(self, *roots):
         self.roots = roots
+        self.lookers = [Looking(self, root) for root in roots]
         self.looked_ns = 0
         self.drawn = []
         self.asks = 0
@@ -46,16 +47,27 @@ class Watching:
     def looked(self, root):
         return Looked(self.looked_ns, left=0 if self.looked_ns else 7)
 
-    def shown(self, root, refs):
-        self.drawn += refs
 
-    def look_now(self, root, refs=()):
-        with Index.open(self.roots[root]) as index:
+class Looking:
+    """Reader of one of the roots, which reads at once."""
+
+    def __init__(self, watching, root):
+        self.watching, self.root = watching, root
+
+    @property
+    def now(self):
+        return self.watching.looked(0)
+
+    def shown(self, refs):
+        self.watching.drawn += refs
+
+    def look_now(self, refs=()):
+        with Index.open(self.root) as index:
             for project, run in refs:
                 index.refresh(project, run)
 
-    def rebuild(self, root):
-        with Index.open(self.roots[root]) as index:
+    def rebuild(self):
+        with Index.open(self.root) as index:
             index.rebuild()
 
 

@@ -61,13 +61,17 @@ place_options = options(
 @click.option("--port", default=8400, show_default=True, help="Port; 0 for any free port.")
 @click.option(
     "--workers",
+    type=click.IntRange(1, 256),
     default=1,
+    metavar="INTEGER",
     show_default=True,
     help="Number of processes that serve requests; 1 with SQLite.",
 )
 @click.option(
     "--fold-workers",
+    type=click.IntRange(1, 256),
     default=1,
+    metavar="INTEGER",
     show_default=True,
     help="Number of processes that fold journals into the store.",
 )
@@ -458,13 +462,9 @@ def _open_stored_tokens(folder: Path | None, store: str | None) -> _StoredTokens
 
 
 def _known_server() -> str:
-    from seamark.remote.http.address import known_servers
+    from seamark.remote.http.address import known_server
 
-    found = known_servers()
-    if len(found) != 1:
-        what = "several servers are known" if found else "no server is known"
-        misuse(f"{what}: name one with --server URL (on the machine of the server: --folder DIR)")
-    return found[0]
+    return known_server("name one with --server URL (on the machine of the server: --folder DIR)")
 
 
 def _seconds_of(text: str | None) -> int | None:

@@ -144,7 +144,7 @@ def _create_token() -> str:
 
 
 def _start_lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterator[str]:
-    from seamark.page.watch import Looked
+    from seamark.server.access import Looked
 
     watcher.wait_for_roots(_FIRST_READ_S)
     for place, root in enumerate(roots):

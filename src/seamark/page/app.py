@@ -30,8 +30,9 @@ from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
 from seamark.page.opening import fragment
 from seamark.page.roots import Root
-from seamark.page.watch import Looked, Watcher
+from seamark.page.watch import Watcher
 from seamark.server import failures
+from seamark.server.access import Looked
 from seamark.server.app import BASE, Gate, new_app
 from seamark.server.failures import Refusal, answer_of
 from seamark.server.guard import public
@@ -73,7 +74,10 @@ def make_page(
         embed: Whether pages of this machine may embed this one in a frame.
         now_ns: Clock, nanoseconds since the Unix epoch.
     """
-    folders = [Folder(root.path, watch, place, token, now_ns) for place, root in enumerate(roots)]
+    folders = [
+        Folder(root.path, watch.lookers[place], place, token, now_ns)
+        for place, root in enumerate(roots)
+    ]
     files = PageFiles(embed=embed)
 
     def close() -> None:

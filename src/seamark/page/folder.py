@@ -30,12 +30,12 @@ from seamark.index.index import Index
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.page.editing import WRITABLE, Edits
 from seamark.page.views import FolderViews
-from seamark.page.watch import Watcher
+from seamark.page.watch import Looker
 from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
 from seamark.reading.catalog import ChangedRun, Changes, Ref
 from seamark.reading.reader import Answer
-from seamark.server.access import NOBODY, Identity, Links, LookedAt, Readable, Role
+from seamark.server.access import NOBODY, Identity, Links, Looked, Readable, Role
 from seamark.server.changes import Cursor
 from seamark.server.database import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
@@ -109,7 +109,7 @@ class _Changes:
     the last change of each run, also of removed ones.
     """
 
-    def __init__(self, opened: Callable[[], _OpenIndex], looked: Callable[[], LookedAt]) -> None:
+    def __init__(self, opened: Callable[[], _OpenIndex], looked: Callable[[], Looked]) -> None:
         self._find, self._looked = opened, looked
         self._lock = threading.Lock()
         self._name = ""
@@ -157,7 +157,7 @@ class _Changes:
         ]
         return Answer(Changes(upto, reset=False, runs=runs, looked_ns=looked_ns))
 
-    def looked(self, now_ns: int) -> LookedAt:
+    def looked(self, now_ns: int) -> Looked:
         return self._looked()
 
     def _compare(self, opened: _OpenIndex, now_ns: int) -> None:
@@ -224,21 +224,21 @@ class _Login:
 
 
 class Folder:
-    """Runs below one root for the routes of a server; `place` is the root's index in `watch`."""
+    """Runs below one root for the routes of a server; `place` is the root's index in its page."""
 
     def __init__(
         self,
         root: Path,
-        watch: Watcher,
+        looker: Looker,
         place: int = 0,
         token: str | None = None,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.root, self.now_ns = root, now_ns
-        self._watch, self._place = watch, place
+        self._looker = looker
         self.logins = self.accounts = _Login(token)
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
-        self.changing = _Changes(self._current_index, self._looked)
+        self.changing = _Changes(self._current_index, lambda: looker.now)
         self.edits = Edits(root)
         self.views = FolderViews(root)
         self._lock = threading.Lock()
@@ -275,12 +275,12 @@ class Folder:
         """Append operations to a run; see `seamark.server.access.Writes`."""
         check_place(project, run)
         position = self.edits.record(project, run, ops)
-        self._watch.look_now(self._place, [(project, run)])
+        self._looker.look_now([(project, run)])
         return position
 
     def prioritize(self, refs: Iterable[Ref]) -> None:
         """Prioritize reads of runs whose curves were requested."""
-        self._watch.shown(self._place, refs)
+        self._looker.shown(refs)
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
         """Wait until edits made here are readable; return the number of bytes still missing."""
@@ -337,7 +337,7 @@ class Folder:
         """
         if not (isinstance(error, DamageError) or is_damaged(error)):
             return False
-        self._watch.rebuild(self._place)
+        self._looker.rebuild()
         return True
 
     def close(self) -> None:
@@ -347,10 +347,6 @@ class Folder:
             if self._opened is not None:
                 self._opened.dispose()
                 self._opened = None
-
-    def _looked(self) -> LookedAt:
-        found = self._watch.looked(self._place)
-        return LookedAt(found.looked_ns, found.left, found.unread)
 
     def _current_index(self) -> _OpenIndex:
         with self._lock:

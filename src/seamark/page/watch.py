@@ -11,12 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from seamark.index.index import Index
 from seamark.page.roots import Root
 from seamark.reading.catalog import Ref, Selection
+from seamark.server.access import Looked
 
 PAUSE_S: Final = 2.0
 """Minimum pause between scans while the page is open, in seconds."""
@@ -43,26 +44,6 @@ _MAX_LISTED: Final = 5
 _MAX_PATH: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """Progress of reading one root.
-
-    `looked_ns` is the start of the last complete read, ns since the Unix epoch, or 0. `left` is the
-    number of runs still to read in the current read, `left_s` the estimated remaining time; 0 if
-    unknown. `runs` is the number of runs outside the trash, `unread` the number of folders that
-    cannot be read; the first are listed with the reason.
-    """
-
-    looked_ns: int = 0
-    left: int = 0
-    left_s: float = 0.0
-    runs: int = 0
-    running: int = 0
-    trouble: str = ""
-    unread: int = 0
-    unread_first: Sequence[Sequence[str]] = ()
-
-
 class Looker:
     """Scheduled reader of one root; `note_request` to `rebuild` may be called by any thread.
 
@@ -76,8 +57,10 @@ class Looker:
         report: Callable[[Looked], Any],
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
+        wake: Callable[[], object] = lambda: None,
     ) -> None:
         self._index, self._report, self._clock, self._cpu = index, report, clock, cpu
+        self._wake = wake
         self.now = Looked()
         self._lock = threading.Lock()
         self._shown: dict[Ref, float] = {}
@@ -94,9 +77,13 @@ class Looker:
     def note_request(self) -> None:
         """Note that the page is being viewed."""
         self._asked_at = self._clock()
+        self._wake()
 
     def shown(self, refs: Iterable[Ref]) -> None:
-        """Note that runs are displayed, in addition to earlier ones."""
+        """Note that runs are displayed, in addition to earlier ones.
+
+        While they run, they are read every 2 seconds. This ends `SHOWN_S` after their last mention.
+        """
         with self._lock:
             for ref in refs:
                 self._shown.pop(ref, None)
@@ -114,7 +101,7 @@ class Looker:
         self.note_request()
 
     def rebuild(self) -> None:
-        """Rebuild the index in the next read."""
+        """Rebuild the damaged index in the next read."""
         self._damaged = True
         self.look_now()
 
@@ -230,12 +217,17 @@ class Looker:
 
 
 class Watcher:
-    """Thread that reads the folders of a page, started once; no request waits for it."""
+    """Thread that reads the folders of a page, started once; no request waits for it.
+
+    `lookers` are the readers of the roots, in their order.
+    """
 
     def __init__(self, roots: Sequence[Root]) -> None:
         self._news = threading.Condition()
-        self._lookers = [Looker(Index.open(root.path), self._notify) for root in roots]
         self._wake = threading.Event()
+        self.lookers = [
+            Looker(Index.open(root.path), self._notify, wake=self._wake.set) for root in roots
+        ]
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="seamark-watcher", daemon=True)
 
@@ -245,38 +237,19 @@ class Watcher:
 
     def looked(self, root: int) -> Looked:
         """Return the progress of reading a root, given its index in the page."""
-        return self._lookers[root].now
+        return self.lookers[root].now
 
     def wait_for_roots(self, wait_s: float) -> bool:
         """Wait up to ``wait_s`` seconds until every root has been read; return whether it has."""
         with self._news:
             return self._news.wait_for(
-                lambda: all(one.now.looked_ns or one.now.trouble for one in self._lookers), wait_s
+                lambda: all(one.now.looked_ns or one.now.trouble for one in self.lookers), wait_s
             )
 
     def note_request(self) -> None:
         """Note that the page is being viewed."""
-        for one in self._lookers:
+        for one in self.lookers:
             one.note_request()
-        self._wake.set()
-
-    def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
-        """Note that runs are displayed: while they run, they are read every 2 seconds.
-
-        This ends `SHOWN_S` after their last mention. Calls for other runs add to them.
-        """
-        self._lookers[root].shown(refs)
-        self._wake.set()
-
-    def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
-        """Request an immediate read of a root, or of some of its runs only."""
-        self._lookers[root].look_now(refs)
-        self._wake.set()
-
-    def rebuild(self, root: int) -> None:
-        """Request a rebuild of the damaged index of a root."""
-        self._lookers[root].rebuild()
-        self._wake.set()
 
     def stop(self) -> None:
         """Stop the thread; a slow one ends with the process. Harmless when called twice."""
@@ -293,8 +266,8 @@ class Watcher:
 
     def _run(self) -> None:
         while not self._stopping:
-            for one in self._lookers:
+            for one in self.lookers:
                 one.step()
-            due = min(one.due() for one in self._lookers)
+            due = min(one.due() for one in self.lookers)
             self._wake.wait(max(0.0, due - time.monotonic()))
             self._wake.clear()

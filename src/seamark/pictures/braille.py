@@ -154,7 +154,7 @@ def draw(
     y_labels = _labels(y_ticks)
     margin = max(map(len, y_labels), default=0)
     columns = max(10, width - margin - 2)
-    all_x = [x for curve in shown for x in (curve.x, curve.odd().x) if len(x)]
+    all_x = [x for curve in shown for x in (curve.x, curve.odd_x) if len(x)]
     x_scale = _Scale.over(all_x, log=axes.log_x, dots=2 * columns)
     rows = _draw_rows(shown, x_scale, y_scale, columns, height, colour=colour, bands=bands)
     at_row = {
@@ -275,7 +275,7 @@ def _legend(curves: Sequence[Curve], *, colour: bool, safe: Callable[[str], str]
         sign = f" {_letter_of(at)}" if len(curves) > 1 else "──"
         if colour:
             sign = color("──", fg=COLOURS[at % len(COLOURS)])
-        odd = curve.not_finite
+        odd = curve.odd_count
         extra = f"  ({odd:,} not finite: x NaN, ^ +inf, v -inf)" if odd else ""
         out.append(f"  {sign} {safe(curve.label)}{extra}")
     return out

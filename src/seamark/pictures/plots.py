@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -43,9 +43,9 @@ class Curve:
         y: Values, (N,). The line has gaps at values that are not finite.
         low: Lower edge of the band behind the line, (N,); None for no band.
         high: Upper edge of the band.
-        odd_x: Positions of the marks of values that are not finite; None if ``y`` contains them.
+        odd_x: Positions of the marks of values that are not finite.
         odd_y: Values at these positions: NaN, +inf or -inf.
-        odd_count: Number of such values, marked or not; None is the number of marks.
+        odd_count: Number of such values, marked or not.
         left_out: Number of points that the axes cannot show.
         colour: Index in `COLOURS`; greater indices also dash the line; None is the next colour.
     """
@@ -55,9 +55,9 @@ class Curve:
     y: Floats
     low: Floats | None = None
     high: Floats | None = None
-    odd_x: Floats | None = None
-    odd_y: Floats | None = None
-    odd_count: int | None = None
+    odd_x: Floats = field(default_factory=lambda: np.empty(0))
+    odd_y: Floats = field(default_factory=lambda: np.empty(0))
+    odd_count: int = 0
     left_out: int = 0
     colour: int | None = None
 
@@ -65,31 +65,18 @@ class Curve:
         """Return the curve without points that are not finite."""
         return self.part(np.isfinite(self.y))
 
-    def odd(self) -> Curve:
-        """Return the values that are not finite, at the positions of their marks."""
-        if self.odd_x is None or self.odd_y is None:
-            kept = ~np.isfinite(self.y)
-            return Curve(self.label, self.x[kept], self.y[kept])
-        return Curve(self.label, self.odd_x, self.odd_y)
-
     def marks(self) -> list[tuple[str, str, Floats, float]]:
         """Return the marks of non-finite values: sign, name, x, height from 0 (bottom) to 1."""
-        odd = self.odd()
         found = [
-            ("x", "NaN", np.isnan(odd.y), 0.0),
-            ("v", "-inf", np.isneginf(odd.y), 0.0),
-            ("^", "+inf", np.isposinf(odd.y), 1.0),
+            ("x", "NaN", np.isnan(self.odd_y), 0.0),
+            ("v", "-inf", np.isneginf(self.odd_y), 0.0),
+            ("^", "+inf", np.isposinf(self.odd_y), 1.0),
         ]
-        return [(sign, name, odd.x[at], height) for sign, name, at, height in found if at.any()]
+        return [(sign, name, self.odd_x[at], top) for sign, name, at, top in found if at.any()]
 
     def with_gaps(self) -> Floats:
         """Return the values, with NaN in place of values that are not finite."""
         return np.where(np.isfinite(self.y), self.y, np.nan)
-
-    @property
-    def not_finite(self) -> int:
-        """Number of values that are not finite."""
-        return len(self.odd().x) if self.odd_count is None else self.odd_count
 
     def part(self, kept: Any) -> Curve:
         """Return the selected points of the line."""
@@ -117,7 +104,7 @@ class Axes:
 
     def visible(self, curve: Curve) -> Curve:
         """Return the curve without points that a logarithmic axis cannot show."""
-        if self.log_x and curve.odd_x is not None and curve.odd_y is not None:
+        if self.log_x:
             there = curve.odd_x > 0
             curve = replace(curve, odd_x=curve.odd_x[there], odd_y=curve.odd_y[there])
         kept = np.ones(len(curve.x), dtype=bool)

@@ -72,9 +72,6 @@ class FileRemote:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def __repr__(self) -> str:
-        return f"<seamark root {self.root}>"
-
     # ---------------------------------------------------------------- journals
 
     def journals(self, run: RunKey) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.errors import ArgumentError
-from seamark.remote.http.address import forget_token, keep_token, known_servers, stored_servers
+from seamark.remote.http.address import forget_token, keep_token, known_server, stored_servers
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 
@@ -52,7 +52,8 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         RemoteError: If the server cannot be reached or rejects the token.
         OSError: If the token cannot be stored.
     """
-    url = _known_server() if url is None else url
+    if url is None:
+        url = known_server("name one with url=, or in SEAMARK_REMOTE")
     token = (_ask_for_token(url) if token is None else token).strip()
     if not token.isascii() or not token.isprintable() or " " in token or not token:
         raise ArgumentError("token: expected one word, as `seamark token create` prints it")
@@ -71,14 +72,6 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
     return User(
         address, name, answer.get("admin") is True, {str(k): str(v) for k, v in roles.items()}
     )
-
-
-def _known_server() -> str:
-    found = known_servers()
-    if len(found) != 1:
-        got = f"got several: {', '.join(found)}" if found else "got none"
-        raise ArgumentError(f"login: expected url=, or one server in SEAMARK_REMOTE, {got}")
-    return found[0]
 
 
 def _ask_for_token(url: str) -> str:

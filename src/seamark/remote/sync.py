@@ -122,7 +122,6 @@ class Left:
         journals: Number of bytes to send of each journal, by file name, without complete journals.
         observed: Journals about ended processes of this host, by file name.
         files: Contents to send: SHA-256 and size in bytes.
-        there: Number of contents that the remote stores already.
         purged: Whether the run was purged on the remote, which then accepts no data of it.
         problems: Error messages, one line each.
     """
@@ -133,7 +132,6 @@ class Left:
     journals: dict[str, int] = field(default_factory=dict)
     observed: dict[str, bytes] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
-    there: int = 0
     purged: bool = False
     problems: list[str] = field(default_factory=list)
 
@@ -213,7 +211,6 @@ def unsent_data(
         if sizes:
             missing = set(patience.ask(lambda: remote.missing_blobs(key, sorted(sizes))))
             found.files = {digest: sizes[digest] for digest in sorted(missing & sizes.keys())}
-        found.there = len(sizes) - len(found.files)
     except Purged:
         found.purged = True
     except (RemoteError, OSError) as error:

@@ -18,7 +18,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -175,15 +175,24 @@ class Writes(Protocol):
         """Append journal operations to a run; return the position at which they can be read."""
 
 
-class LookedAt(NamedTuple):
-    """Progress of reading; `looked_ns` is the last scan, in ns since the Unix epoch (0: never).
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Progress of reading one root; a server has always read everything.
 
-    `left` counts runs that were not read yet, `unread` counts folders that cannot be read.
+    `looked_ns` is the start of the last complete read, ns since the Unix epoch, or 0. `left` is the
+    number of runs still to read in the current read, `left_s` the estimated remaining time; 0 if
+    unknown. `runs` is the number of runs outside the trash, `unread` the number of folders that
+    cannot be read; the first are listed with the reason.
     """
 
-    looked_ns: int
+    looked_ns: int = 0
     left: int = 0
+    left_s: float = 0.0
+    runs: int = 0
+    running: int = 0
+    trouble: str = ""
     unread: int = 0
+    unread_first: Sequence[Sequence[str]] = ()
 
 
 class Changing(Protocol):
@@ -207,7 +216,7 @@ class Changing(Protocol):
         empty project stands for all projects.
         """
 
-    def looked(self, now_ns: int) -> LookedAt:
+    def looked(self, now_ns: int) -> Looked:
         """Return the time of the last scan for new data, and the amount of unread data."""
 
 

@@ -406,6 +406,7 @@ class OneRun(ReadRequest):
 
 def several(request: Request) -> Several:
     """Return a request about everything that the requester may read; for use as a dependency."""
+    # Not the class itself: older versions of FastAPI do not resolve the annotations of a class.
     return Several(request)
 
 

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from seamark.paths import is_inside
 from seamark.reading.catalog import ChangedRun, Changes
 from seamark.reading.reader import Answer
-from seamark.server.access import LookedAt
+from seamark.server.access import Looked
 from seamark.server.databases import Databases
 from seamark.server.folding import tables
 from seamark.store import schema
@@ -71,12 +71,8 @@ class Positions:
         database = self._store().database
         return {(row[0], row[1]): int(row[2]) for row in database.fetch(_ALL_FOLDED)}
 
-    def wait_for(self, run: Ref, position: int, seconds: float = WAIT_S) -> int:
-        """Wait until a run is folded up to a position; return the number of missing bytes."""
-        return self.wait_for_all({run: position}, seconds)
-
-    def wait_for_all(self, wanted: Mapping[Ref, int], seconds: float = WAIT_S) -> int:
-        """Wait for several runs at once; return the total number of missing bytes."""
+    def wait_for(self, wanted: Mapping[Ref, int], seconds: float = WAIT_S) -> int:
+        """Wait until runs are folded up to their positions; return the number of missing bytes."""
         end, pause = time.monotonic() + seconds, _MIN_PAUSE_S
         missing = self._missing(wanted)
         if missing:
@@ -269,6 +265,6 @@ class ServerChanges:
         news = Changes(str(upto), reset=False, runs=runs, looked_ns=now_ns)
         return Answer(news, next=news.cursor if more else None)
 
-    def looked(self, now_ns: int) -> LookedAt:
+    def looked(self, now_ns: int) -> Looked:
         """Return the current time, as new data is folded continuously."""
-        return LookedAt(now_ns)
+        return Looked(now_ns)

@@ -155,7 +155,6 @@ def _lock_exclusively(fd: int, path: Path, doing: str) -> None:
 
 _BACKLOG: Final = 2048
 _PORT_RETRY_S: Final = 5.0
-_MAX_PROCESSES: Final = 256
 
 
 class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - named after the state
@@ -170,11 +169,6 @@ def check_settings(settings: Settings, *, insecure: bool = False) -> None:
         _check_certificate(settings)
     for proxy in settings.proxies:
         _check_proxy(proxy)
-    for name, count in (("--workers", settings.workers), ("--fold-workers", settings.fold_workers)):
-        if not 1 <= count <= _MAX_PROCESSES:
-            raise ArgumentError(f"{name}: expected 1 to {_MAX_PROCESSES}, got {count}")
-    if settings.quota is not None and settings.quota < 1:
-        raise ArgumentError(f"--quota: expected at least 1 byte, got {settings.quota}")
     if settings.is_sqlite and settings.workers > 1:
         raise ArgumentError(
             f"--workers {settings.workers}: SQLite supports only one worker; for more, use"

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 
 from seamark.errors import ArgumentError, PathError, QueryError, SeamarkError
 from seamark.journal.shipping import BatchError, TooLargeError
-from seamark.server.database import STATEMENT_S, DatabaseUnreachable, TooSlow, translated_error
+from seamark.server.database import DatabaseUnreachable, TooSlow
 from seamark.server.objects import ObjectsUnreachable
 from seamark.store.database import Conflict
 
@@ -104,6 +104,12 @@ _SEAMARK_ERRORS: Final[_ErrorTable] = (
 """Status, code and message for our error classes; empty stands for the message of the error.
 """
 _OTHER_ERRORS: Final[_ErrorTable] = (
+    (
+        (sa.exc.OperationalError, sa.exc.InterfaceError, sqlite3.OperationalError),
+        _BUSY,
+        "database",
+        "the database does not answer; try again later",
+    ),
     (Conflict, _BUSY, "conflict", "another request changed the same data; try again"),
     (
         (UnicodeError, OverflowError, RecursionError),
@@ -111,11 +117,6 @@ _OTHER_ERRORS: Final[_ErrorTable] = (
         "invalid",
         "the request has a text or a number that cannot be stored, or is nested too deeply",
     ),
-)
-_DATABASE_ERRORS: Final = (
-    sa.exc.OperationalError,
-    sa.exc.InterfaceError,
-    sqlite3.OperationalError,
 )
 _DISK_FULL_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT}
 
@@ -180,25 +181,17 @@ def _refusal_of(error: BaseException) -> Refusal:
     if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
         warn_rarely("disk-full", "the disk is full: %s", error)
         return later("disk-full", "the disk of the server is full; try again later", 30)
-    if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
-        error = _translate_database_error(error)
     for kinds, status, slug, hint in (
         _SEAMARK_ERRORS if isinstance(error, SeamarkError) else _OTHER_ERRORS
     ):
         if isinstance(error, kinds):
             if status != _BUSY:
                 return Refusal(status, slug, hint or str(error))
-            warn_rarely(slug, "%s", error)  # the error text may contain the address of the database
+            # Its text may contain the address of the database, and values of the request in the
+            # text of SQLAlchemy and in further lines.
+            warn_rarely(slug, "%s", str(getattr(error, "orig", error)).strip().split("\n")[0])
             return later(slug, hint)
     return _internal_error(error)
-
-
-def _translate_database_error(error: Exception) -> Exception:
-    found = translated_error(error, STATEMENT_S)
-    if found is None and isinstance(error, _DATABASE_ERRORS):
-        detail = str(getattr(error, "orig", error)).strip().split("\n")[0]
-        found = DatabaseUnreachable(f"the database does not answer: {detail}")
-    return found or error
 
 
 def _internal_error(error: BaseException) -> Refusal:

@@ -109,8 +109,8 @@ class Server:
         )
 
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
-        """Wait until runs are folded up to given positions; see `Positions.wait_for_all`."""
-        return self.positions.wait_for_all(wanted)
+        """Wait until runs are folded up to given positions; see `Positions.wait_for`."""
+        return self.positions.wait_for(wanted)
 
     def content(self, project: str, run: str, digest: str) -> Blob | None:
         """Return a content of a project, from any of its runs."""

@@ -42,7 +42,6 @@ def test_first_start_makes_one_admin_and_mistakes_are_named(accounts):
         (PathError, "user: expected", lambda: accounts.add_user("../x")),
         (ArgumentError, "last admin", lambda: accounts.set_user("admin", admin=False)),
         (ArgumentError, "last admin", lambda: accounts.set_user("admin", disabled=True)),
-        (ArgumentError, "visibility", lambda: accounts.set_visibility("team", "secret", by="a")),
         (ArgumentError, "label", lambda: accounts.create_token("admin", by="a", label="a\nb")),
         (ArgumentError, "expires", lambda: accounts.create_token("admin", by="a", expires_ns=1)),
     ):

@@ -143,8 +143,8 @@ def test_long_run_is_folded_in_turns_and_its_position_told_by_the_last(place, mo
             assert place.positions.folded(PROJECT, "run0") == 0
     assert count > 5
     assert place.positions.folded(PROJECT, "run0") == turn.position
-    assert place.positions.wait_for((PROJECT, "run0"), turn.position, 0.01) == 0
-    assert place.positions.wait_for((PROJECT, "run0"), turn.position + 9, 0.01) == 9
+    assert place.positions.wait_for({(PROJECT, "run0"): turn.position}, 0.01) == 0
+    assert place.positions.wait_for({(PROJECT, "run0"): turn.position + 9}, 0.01) == 9
     check_reads(place, "run0")
 
 

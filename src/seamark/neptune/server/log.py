@@ -241,7 +241,7 @@ class Log:
             opened.last_t, opened.request = at.last.t, _request_of(at.last)
         if not journals:
             return opened
-        if server.positions.wait_for(container, position, _PATIENCE_S):
+        if server.positions.wait_for({container: position}, _PATIENCE_S):
             raise later(
                 error="busy",
                 hint="earlier data is still being processed; try again",

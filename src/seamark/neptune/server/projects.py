@@ -112,7 +112,7 @@ def wait_in(server: Server, project: str, seconds: float = _PATIENCE_S) -> None:
         (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)
     }
     if wanted:
-        server.positions.wait_for_all(wanted, seconds)
+        server.positions.wait_for(wanted, seconds)
 
 
 _project = tables.neptune_project.c

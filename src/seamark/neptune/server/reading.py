@@ -150,7 +150,7 @@ class ContainerReader:
         if wait:
             journals, self.position = server.intake.known(*container)
             if journals:
-                server.positions.wait_for(container, self.position, _PATIENCE_S)
+                server.positions.wait_for({container: self.position}, _PATIENCE_S)
             elif not container.is_project:
                 raise ContainerNotFound(container_id(container))
         else:

@@ -134,10 +134,18 @@ def stored_servers() -> list[str]:
     return []
 
 
-def known_servers() -> list[str]:
-    """Return the server addresses in ``SEAMARK_REMOTE``, else those with a stored token."""
+def known_server(how: str) -> str:
+    """Return the only server in ``SEAMARK_REMOTE``, else the only one with a stored token.
+
+    Raises `ArgumentError` if there is not exactly one; `how` says how to name another one.
+    """
     given = [each.strip() for each in os.environ.get("SEAMARK_REMOTE", "").split(",")]
-    return [one for one in given if one.startswith(("https://", "http://"))] or stored_servers()
+    found = [one for one in given if one.startswith(("https://", "http://"))] or stored_servers()
+    if len(found) != 1:
+        names = ", ".join(map(shown, found))
+        what = f"several servers are known ({names})" if found else "no server is known"
+        raise ArgumentError(f"{what}: {how}")
+    return found[0]
 
 
 def keep_token(address: str, token: str) -> None:

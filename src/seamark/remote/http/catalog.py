@@ -33,7 +33,7 @@ from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.remote.http.asking import ServerClient, expect_member
 from seamark.remote.http.connection import Connection, run_path
-from seamark.remote.http.run import RemoteRun, add_parts, join_points, reader
+from seamark.remote.http.run import RemoteRun, add_parts, join_points
 from seamark.remote.protocol import RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class RemoteCatalog:
         wanted.check()
         chosen, known = check_attempt(attempt), since or {}
         if wanted.points > _MAX_POINTS_EACH:  # each in a separate request
-            reader_of = partial(reader, self._client)
+            reader_of: Any = partial(RemoteRun, self._client)
             return curves_of_runs(refs, reader_of, paths, wanted, attempt, since)
         most = min(_MAX_SERIES, max(1, _MAX_SERIES_POINTS // wanted.points))
         asked = {name: one for name, one in asdict(wanted).items() if name != "points"}

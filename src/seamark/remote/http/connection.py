@@ -155,9 +155,6 @@ class Connection:
         self._pool: Any = None
         self._pid = -1
 
-    def __repr__(self) -> str:
-        return f"<seamark server {self.address}>"
-
     def close(self) -> None:
         """Close the connections; calling it twice is harmless."""
         pool, self._pool = self._pool, None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from seamark.blobs.contents import Copy, digest_of, write_parts
 from seamark.errors import FileMissingError
@@ -200,11 +200,6 @@ _MAX_LIMIT: Final = 1 << 24
 _VERBS: Final = verbs_of(Reader)
 _OVERVIEW_FIELDS: Final = frozenset({"state", "reason", "signal", "traceback"})
 """Properties of a reader that are fields of `Overview`."""
-
-
-def reader(client: ServerClient, project: str, run: str) -> Reader:
-    """Return the reader of a run on a server; no request is sent yet."""
-    return cast("Reader", RemoteRun(client, project, run))
 
 
 class RemoteRun:

@@ -43,9 +43,6 @@ class HttpRemote:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def __repr__(self) -> str:
-        return repr(self.connection)
-
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """See `seamark.remote.protocol.Remote.journals`."""
         record = self.connection.ask("GET", run_path(run, "journals")).record().get("journals")

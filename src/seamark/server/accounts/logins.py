@@ -40,9 +40,6 @@ class Throttle:
             most = now + self._burst * self._every_ns  # more failures do not extend the wait
             self._ends_ns[key] = min(most, max(now, self._ends_ns.get(key, 0)) + self._every_ns)
 
-    def __len__(self) -> int:
-        return len(self._ends_ns)
-
 
 AUTH_GROUP: Final = "seamark.auth"
 """Group of entry points for authentication; a setting of the server selects one."""

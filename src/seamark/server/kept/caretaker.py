@@ -97,11 +97,8 @@ _SELECT_STALE: Final = (
     .order_by(_object.c.number)
     .limit(8)
 )
-_LOCK_RUNS: Final = (
-    sa.select(_run.c.number)
-    .where(_run.c.number.in_(sa.bindparam("numbers", expanding=True)))
-    .order_by(_run.c.key)
-    .with_for_update()
+_LOCK_RUN: Final = (
+    sa.select(_run.c.number).where(_run.c.number == sa.bindparam("number")).with_for_update()
 )
 _DELETE_SEGMENT: Final = sa.delete(_segment).where(
     _segment.c.journal == sa.bindparam("its_journal"),
@@ -329,9 +326,9 @@ class Caretaker:
         size: int,
     ) -> None:
         with self._database.writing() as connection:
-            connection.execute(_LOCK_RUNS, {"numbers": sorted({each.run for each in group})}).all()
+            run = group[0].run  # that of all ranges
+            connection.execute(_LOCK_RUN, {"number": run}).all()
             number = insert_object(self._database, connection, name, size)
-            less: dict[int, int] = {}
             for each in group:
                 taken = self._database.run(
                     connection,
@@ -343,8 +340,6 @@ class Caretaker:
                 )
                 if taken != 1:
                     raise OutrunError
-                if each.loose:
-                    less[each.run] = less.get(each.run, 0) + each.length
             self._database.run_many(
                 connection,
                 _NEW_SEGMENT,
@@ -361,8 +356,8 @@ class Caretaker:
                     for ranges, part in zip(merged, parts, strict=True)
                 ),
             )
-            for run, amount in sorted(less.items()):
-                self._database.run(connection, _REDUCE_LOOSE, row=run, less=amount)
+            less = sum(each.length for each in group if each.loose)
+            self._database.run(connection, _REDUCE_LOOSE, row=run, less=less)
             release(connection, sorted({each.object for each in group}), self._now_ns() + REMOVE_NS)
 
 

@@ -396,8 +396,8 @@ class Project(Logbook):
         Raises:
             QueryError: If the query breaks the grammar, or has a regular expression.
         """
-        from seamark.registry.group import group_rows, table_of
         from seamark.reading.catalog import Selection
+        from seamark.registry.group import group_rows, table_of
         from seamark.store.query.selection import expression_of
 
         expression_of(Selection(query=query))  # a mistake in it is told before anything is read

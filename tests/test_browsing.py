@@ -20,7 +20,7 @@ from seamark.pictures.notebook import _image_html, image_type
 from seamark.pictures.render import png
 from seamark.reading.curves import line_of
 from seamark.reading.html import text
-from seamark.reading.words import file_text
+from seamark.reading.text import file_text
 from seamark.run.run import make_run
 from seamark.store.drawing import draw_series
 from seamark.store.steps import Piece

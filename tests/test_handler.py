@@ -37,7 +37,7 @@ from seamark.errors import (
     UnknownArgumentError,
     ValueKindError,
 )
-from seamark.reading.words import nearest_path
+from seamark.reading.text import nearest_path
 from seamark.types import File, Histogram
 from seamark.utils import stringify_unsupported
 from seamark.values import decode_atom, encode_atom, escape, flatten, parameters

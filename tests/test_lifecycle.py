@@ -13,7 +13,7 @@ import pytest
 from recording import NOTHING
 
 from seamark import init_run
-from seamark.blobs.take import SMALL
+from seamark.blobs.staging import SMALL
 from seamark.errors import InactiveRunError
 from seamark.run.lifecycle import RECORDING, RESTING
 from seamark.run.run import make_run

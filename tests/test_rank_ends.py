@@ -138,7 +138,7 @@ def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
 
 def test_a_rank_that_records_no_step_for_long_hangs(tmp_path):
     from seamark.index.index import Index
-    from seamark.reading.rank_words import rank_problems
+    from seamark.reading.rank_text import rank_problems
 
     with init_run("p", root=tmp_path, **SIGNALS_ONLY) as run:
         for step in range(5):

@@ -13,7 +13,7 @@ from recording import QUIET
 from seamark import init_run
 from seamark.cli._ranks import seconds_text, verdict
 from seamark.errors import MissingFieldError
-from seamark.reading.rank_words import RankTiming
+from seamark.reading.rank_text import RankTiming
 from seamark.run.run import make_run
 
 pytestmark = pytest.mark.once

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from seamark.registry.artifacts import Artifact, init_artifact
     from seamark.registry.group import fetch_projects_table
     from seamark.registry.model import Model, ModelVersion, init_model, init_model_version
-    from seamark.registry.moving import sync
     from seamark.registry.project import Project, init_project
+    from seamark.registry.transfer import sync
     from seamark.remote.login import login, logout
+    from seamark.run.constructors import from_dict
+    from seamark.run.constructors import init as init
     from seamark.run.handler import Handler
     from seamark.run.lineage import Reference
-    from seamark.run.old import from_dict
-    from seamark.run.old import init as init
     from seamark.run.run import Run, init_run
     from seamark.values.aggregates import Last, Ring
     from seamark.values.statistics import Statistics
@@ -81,8 +81,8 @@ _HOMES = {
     "Run": "seamark.run.run",
     "Statistics": "seamark.values.statistics",
     "fetch_projects_table": "seamark.registry.group",
-    "from_dict": "seamark.run.old",
-    "init": "seamark.run.old",
+    "from_dict": "seamark.run.constructors",
+    "init": "seamark.run.constructors",
     "init_artifact": "seamark.registry.artifacts",
     "init_model": "seamark.registry.model",
     "init_model_version": "seamark.registry.model",
@@ -90,7 +90,7 @@ _HOMES = {
     "init_run": "seamark.run.run",
     "login": "seamark.remote.login",
     "logout": "seamark.remote.login",
-    "sync": "seamark.registry.moving",
+    "sync": "seamark.registry.transfer",
     "ui": "seamark.page.notebook",
 }
 

@@ -10,7 +10,7 @@ import pytest
 from journals import journals, operations
 
 from seamark.blobs import finish_staged
-from seamark.blobs.take import SMALL
+from seamark.blobs.staging import SMALL
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import JournalWriter
 

@@ -15,7 +15,7 @@ from journal_builder import JournalBuilder
 from own_calls import own
 
 from seamark.blobs import BlobWriter, store
-from seamark.blobs.take import SMALL
+from seamark.blobs.staging import SMALL
 from seamark.blobs.worker import Job, Worker
 from seamark.errors import FileMissingError
 from seamark.journal.folder import RunFolder
@@ -69,7 +69,7 @@ def test_files_of_a_folder_are_waited_for_together(run, tmp_path, monkeypatch):
     source.mkdir()
     for number in range(20):
         made(source / str(number), b"a")
-    monkeypatch.setattr("seamark.blobs.take._status", lambda fd: (os.fstat(fd), False))
+    monkeypatch.setattr("seamark.blobs.staging._status", lambda fd: (os.fstat(fd), False))
     monkeypatch.setattr(time, "sleep", count)
     run.files.keep("folder", source)
     assert sum(waits) < 0.05

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.cli._screen import dumps
-from seamark.reading.words import (
+from seamark.reading.text import (
     age_words,
     clean,
     display_width,

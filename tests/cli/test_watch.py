@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seamark.reading.attributes import Attribute, SeriesSummary
-from seamark.reading.rank_words import lags
+from seamark.reading.rank_text import lags
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -201,7 +201,7 @@ def test_files_and_long_texts_on_a_full_disk_are_stored_later(
 ):
     """Bytes and records, unless something else was assigned meanwhile."""
     monkeypatch.setattr("seamark.journal.format.LONG_TEXT", 10_000)
-    monkeypatch.setattr("seamark.blobs.take.SMALL", 50_000)
+    monkeypatch.setattr("seamark.blobs.staging.SMALL", 50_000)
     monkeypatch.setattr("seamark.blobs.worker.RETRY_S", 0.001)
     (tmp_path / "member.txt").write_text("member " * 2000)
     large = os.urandom(100_000)

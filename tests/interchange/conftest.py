@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 from command import app
+
+DATA = Path(__file__).parents[1] / "data" / "neptune_client"
+HERE = "@HERE@"
 
 
 @pytest.fixture
@@ -30,3 +36,14 @@ def held(root):
         return {one.relative_to(place).as_posix(): one.read_bytes() for one in files}
 
     return call
+
+
+@pytest.fixture
+def training(tmp_path):
+    """Return the folder of a training, with what the client left there."""
+    place = tmp_path / "training"
+    shutil.copytree(DATA, place)
+    (place / "dot-neptune").rename(place / ".neptune")
+    for log in place.glob(".neptune/*/*/*.log"):
+        log.write_text(log.read_text().replace(HERE, str(place)))
+    return place

@@ -12,21 +12,8 @@ import pytest
 
 import seamark
 from seamark.interchange import offline
-from seamark.interchange.importing import find_neptune, import_runs
 
-DATA = Path(__file__).parents[1] / "data" / "neptune_client"
 HERE = "@HERE@"
-
-
-@pytest.fixture
-def training(tmp_path):
-    """Return the folder of a training, with what the client left there."""
-    place = tmp_path / "training"
-    shutil.copytree(DATA, place)
-    (place / "dot-neptune").rename(place / ".neptune")
-    for log in place.glob(".neptune/*/*/*.log"):
-        log.write_text(log.read_text().replace(HERE, str(place)))
-    return place
 
 
 def ids(cli, *words):
@@ -91,15 +78,6 @@ def test_folder_of_several_runs_is_imported_once(training, cli, root, held):
     assert (result.exit_code, held()) == (0, before)
     assert "2 runs were there already" in result.stderr
     assert place.stat().st_mtime_ns == changed  # so it need not be writable
-
-
-def test_progress_is_reported_within_a_run(training, root):
-    found, _ = find_neptune(root, folder_of(training, "offline"), project="digits")
-    seen = []
-    import_runs(found, lambda done, total: seen.append((done, total)))
-    assert len(seen) > len(found) + 10
-    assert seen == sorted(seen)
-    assert seen[-1] == (found[0].size, found[0].size)
 
 
 def test_files_outside_the_folder_of_the_training_are_refused(training, cli, root, held):

@@ -19,6 +19,7 @@ from seamark.journal.format import (
     dump_json,
     file_header,
 )
+from seamark.journal.frames import walk
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.shipping import (
     GAP_BYTES,
@@ -29,7 +30,6 @@ from seamark.journal.shipping import (
     check_journal_name,
     next_batch,
 )
-from seamark.journal.walk import walk
 
 LATE = START + 10 * SETTLE_NS
 

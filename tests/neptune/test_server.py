@@ -24,7 +24,7 @@ from served import served, whole_server
 from server_waits import until
 
 from seamark.journal.format import Kind, salt_of
-from seamark.journal.walk import walk
+from seamark.journal.frames import walk
 from seamark.neptune.server import log, operations, projects
 from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
 from seamark.neptune.server.containers import digest_of

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from templates import Template, mistakes, templates
 
-from seamark.reading import words as units
-from seamark.reading.words import human_bytes
+from seamark.reading import text as units
+from seamark.reading.text import human_bytes
 
 STATIC = Path(__file__).parents[2] / "src" / "seamark" / "page" / "static"
 OWN = sorted(path for path in STATIC.rglob("*.js") if path.parent.name != "vendor")

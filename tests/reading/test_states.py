@@ -34,7 +34,7 @@ OF_ALL = {
 LISTS = [
     *((STATES, path, pattern) for path, pattern in OF_ALL.items()),
     (RECORDED_STATES, "docs/reference/journal.md", IN_CODE),
-    (RECORDED_STATES[1:], "src/seamark/reading/rank_words.py", '    "{}",'),
+    (RECORDED_STATES[1:], "src/seamark/reading/rank_text.py", '    "{}",'),
     (SETTABLE_STATES, "src/seamark/run/run.py", '``"{}"``'),
 ]
 

@@ -10,7 +10,7 @@ from recording import QUIET
 import seamark
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.journal.folder import RunFolder
-from seamark.remote.places import canonical, open_remote, schemes
+from seamark.remote.schemes import canonical, open_remote, schemes
 from seamark.remote.sync import sync_run, unsent_data
 from seamark.testing import RemoteContract
 

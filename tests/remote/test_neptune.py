@@ -12,7 +12,7 @@ import seamark
 from seamark.errors import ArgumentError
 from seamark.opening.place import readable
 from seamark.remote.neptune import token_to_show
-from seamark.remote.places import canonical
+from seamark.remote.schemes import canonical
 
 
 def token_of(**told):

@@ -15,8 +15,8 @@ from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader
 from seamark.process.rank import job_key
 from seamark.remote.http.sender import HttpRemote
-from seamark.remote.places import open_remote
 from seamark.remote.protocol import RemoteError, RunKey
+from seamark.remote.schemes import open_remote
 
 RUN = "0123456789abcdef"
 

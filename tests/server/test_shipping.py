@@ -13,8 +13,8 @@ from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.remote import shipper as shippers
-from seamark.remote.places import open_remote
 from seamark.remote.protocol import RunKey
+from seamark.remote.schemes import open_remote
 from seamark.remote.sync import sync_run, unsent_data
 from seamark.testing import RemoteContract
 

@@ -16,7 +16,7 @@ from journal_builder import fold_run
 
 from seamark.store import schema
 from seamark.store.database import Database, file_connection, sqlite_engine
-from seamark.store.query.choosing import choose
+from seamark.store.query.statements import choose
 from seamark.store.read.run import RunReader
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import Store

@@ -18,8 +18,8 @@ from seamark.journal.format import (
     frame_bytes,
     salt_of,
 )
+from seamark.journal.frames import walk
 from seamark.journal.reader import Block
-from seamark.journal.walk import walk
 from seamark.store.database import retry
 from seamark.store.ingest import Folding
 

@@ -24,7 +24,7 @@ from seamark.journal.folder import RunFolder, iter_runs
 from seamark.paths import PROJECT_LOG
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
-from seamark.remote.places import open_remote
+from seamark.remote.schemes import open_remote
 from seamark.remote.sync import sync_run, unsent_data
 
 OTHERWISE = {

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from seamark.blobs.names import FileRecord
+from seamark.blobs.staging import ChangedError, HeldFile
 from seamark.blobs.store import (
     Stamp,
     open_source,
@@ -32,7 +33,6 @@ from seamark.blobs.store import (
     remove_leftovers,
     remove_staged,
 )
-from seamark.blobs.take import ChangedError, HeldFile
 from seamark.blobs.worker import Worker
 from seamark.errors import ArgumentError, JournalError
 from seamark.journal.folder import RunFolder

@@ -21,15 +21,7 @@ from seamark.blobs.pending import (
     tree_bytes,
     without_bytes,
 )
-from seamark.blobs.store import (
-    ANY_MODE,
-    Stamp,
-    copy_blob,
-    digest_of,
-    has_blob,
-    open_source,
-)
-from seamark.blobs.take import (
+from seamark.blobs.staging import (
     ChangedError,
     HeldFile,
     Sources,
@@ -37,6 +29,14 @@ from seamark.blobs.take import (
     read_small,
     resolve_source,
     take,
+)
+from seamark.blobs.store import (
+    ANY_MODE,
+    Stamp,
+    copy_blob,
+    digest_of,
+    has_blob,
+    open_source,
 )
 from seamark.blobs.worker import BytesWriter, Job, WaitingRecord, Worker
 from seamark.errors import FileMissingError

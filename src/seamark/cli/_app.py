@@ -34,7 +34,7 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
-from seamark.reading.words import clean, readable
+from seamark.reading.text import clean, readable
 
 _NEVER_SUGGESTED: Final = frozenset({"purge", "reindex", "trash", "untrash"})
 """Commands that are never suggested: they hide or delete data or take long, and the user may press

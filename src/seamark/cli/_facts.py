@@ -24,8 +24,8 @@ from seamark.reading.attributes import CHANGES
 from seamark.reading.contents import label_of, source_label
 from seamark.reading.facts import health_of, is_parameter, machine_lines
 from seamark.reading.names import generated_name
-from seamark.reading.rank_words import rank_facts, rank_problems
-from seamark.reading.words import (
+from seamark.reading.rank_text import rank_facts, rank_problems
+from seamark.reading.text import (
     clean,
     csv_safe,
     duration_words,

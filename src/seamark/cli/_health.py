@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from seamark.cli._screen import Screen, listed
 from seamark.cli.fsck import COPY
-from seamark.reading.words import clean, human_bytes, plural
+from seamark.reading.text import clean, human_bytes, plural
 from seamark.remote.protocol import WORDS
 
 _LOSS_NAMES: Final = {

@@ -14,7 +14,7 @@ from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_h
 from seamark.cli.export import write_rows
 from seamark.paths import is_inside
 from seamark.reading.groups import RunGroups, Spread
-from seamark.reading.words import (
+from seamark.reading.text import (
     age_words,
     clean,
     duration_words,

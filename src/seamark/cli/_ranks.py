@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps
-from seamark.reading.rank_words import rank_problems, rank_timings
-from seamark.reading.words import seconds_text
+from seamark.reading.rank_text import rank_problems, rank_timings
+from seamark.reading.text import seconds_text
 
 if TYPE_CHECKING:
     from seamark.cli._runs import RunRef
-    from seamark.reading.rank_words import RankTiming
+    from seamark.reading.rank_text import RankTiming
     from seamark.reading.reader import Reader
 
 

@@ -20,7 +20,7 @@ from seamark.cli._app import misuse, place_of
 from seamark.cli._screen import listed, note, progress_bar
 from seamark.errors import RunNotFoundError, SeamarkError
 from seamark.paths import check_project, is_inside, kind_of, matches
-from seamark.reading.words import clean, hint_for
+from seamark.reading.text import clean, hint_for
 
 if TYPE_CHECKING:
     from seamark.index.index import Index

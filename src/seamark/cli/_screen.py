@@ -19,7 +19,7 @@ import click
 
 from seamark.pictures import printing
 from seamark.pictures.printing import is_dumb, is_quiet
-from seamark.reading.words import clean, display_width, plain, shorten
+from seamark.reading.text import clean, display_width, plain, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console

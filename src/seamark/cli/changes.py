@@ -9,7 +9,7 @@ import click
 from seamark.cli._app import json_option, root_option
 from seamark.cli._runs import open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, listed, note
-from seamark.reading.words import clean
+from seamark.reading.text import clean
 
 
 @click.command(short_help="List the runs that changed since a cursor.")

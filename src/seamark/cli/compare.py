@@ -36,7 +36,7 @@ from seamark.reading.differences import (
     summaries,
 )
 from seamark.reading.document import value_mapping
-from seamark.reading.words import (
+from seamark.reading.text import (
     clean,
     display_width,
     file_text,

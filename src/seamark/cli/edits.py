@@ -29,7 +29,7 @@ from seamark.index.purging import delete_hidden, is_live, remove
 from seamark.journal.folder import RunFolder, iter_runs
 from seamark.paths import home_of, kind_of
 from seamark.reading.names import LATEST
-from seamark.reading.words import clean, human_bytes, plural, shorten
+from seamark.reading.text import clean, human_bytes, plural, shorten
 from seamark.values import escape
 
 _MAX_CELLS: Final = 60

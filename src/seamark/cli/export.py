@@ -33,7 +33,7 @@ from seamark.cli._runs import (
 from seamark.cli._screen import data_output, dumps, note
 from seamark.paths import matches
 from seamark.reading.document import SERIES, document_of, own_attributes, utc, value_mapping
-from seamark.reading.words import csv_safe, hint_for, human_bytes, plural, step_text, value_text
+from seamark.reading.text import csv_safe, hint_for, human_bytes, plural, step_text, value_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

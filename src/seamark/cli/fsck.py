@@ -29,7 +29,7 @@ from seamark.journal.reader import JournalReader
 from seamark.journal.safe import is_folder, names_in, open_file
 from seamark.paths import ARTIFACTS, PROJECT_LOG
 from seamark.process.interrupts import quietly
-from seamark.reading.words import clean, duration_words, human_bytes, plural
+from seamark.reading.text import clean, duration_words, human_bytes, plural
 
 if TYPE_CHECKING:
     from seamark.index.copies import RunView

@@ -11,11 +11,11 @@ from seamark.cli._app import EXIT_FAILURE, root_only
 from seamark.cli._screen import Cell, Column, Screen, note, progress_bar
 from seamark.errors import RunExistsError, SeamarkError
 from seamark.journal.folder import root_dir
-from seamark.reading.words import clean, human_bytes, plural, time_text
+from seamark.reading.text import clean, human_bytes, plural, time_text
 
 if TYPE_CHECKING:
-    from seamark.interchange.found import Notes
     from seamark.interchange.importing import Listed, Source
+    from seamark.interchange.source import Notes
 
 
 _COLUMNS: Final = (

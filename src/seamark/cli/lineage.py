@@ -7,7 +7,7 @@ import click
 from seamark.cli._app import json_option, root_option
 from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import dumps
-from seamark.reading.words import clean
+from seamark.reading.text import clean
 
 
 @click.command(short_help="Show the ancestors and descendants of a run or an artifact.")

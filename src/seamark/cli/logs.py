@@ -29,7 +29,7 @@ from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
 from seamark.reading.reader import Reader
 from seamark.reading.states import ACTIVE_STATES
-from seamark.reading.words import clean, display_width, shorten, time_text
+from seamark.reading.text import clean, display_width, shorten, time_text
 from seamark.store.query.kinds import MOMENTS, moment
 
 _INTERVAL_S: Final = 0.5

@@ -33,7 +33,7 @@ from seamark.reading.differences import (
     left_out,
 )
 from seamark.reading.names import generated_name
-from seamark.reading.words import (
+from seamark.reading.text import (
     clean,
     hint_for,
     plural,

@@ -28,7 +28,7 @@ from seamark.cli._runs import (
 from seamark.cli._screen import Screen, note
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.reading.attributes import aside
-from seamark.reading.words import clean, is_measured, plural
+from seamark.reading.text import clean, is_measured, plural
 
 if TYPE_CHECKING:
     from seamark.pictures.drawing import PlotOptions
@@ -201,7 +201,7 @@ def _group_curves(
 ) -> tuple[list[Curve], Axes]:
     from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
     from seamark.reading.catalog import Selection
-    from seamark.reading.words import value_text
+    from seamark.reading.text import value_text
 
     runs.expect_project(project)
     chosen = Selection(project=project, query=query, local=True)

@@ -18,7 +18,7 @@ import click
 
 from seamark.cli._app import Misuse, misuse, options
 from seamark.cli._screen import Cell, Column, Screen, note
-from seamark.reading.words import clean
+from seamark.reading.text import clean
 
 if TYPE_CHECKING:
     from seamark.remote.http.connection import Connection

@@ -28,11 +28,11 @@ from seamark.reading.facts import (
     is_parameter,
     space_of,
 )
-from seamark.reading.rank_words import rank_mappings
+from seamark.reading.rank_text import rank_mappings
 from seamark.reading.reader import Reader
 from seamark.reading.report import report_of_run
 from seamark.reading.states import GOOD_STATES
-from seamark.reading.words import (
+from seamark.reading.text import (
     clean,
     hint_for,
     last_text,

@@ -17,11 +17,11 @@ from seamark.cli._screen import note, progress_bar
 from seamark.journal.folder import RunFolder, iter_runs
 from seamark.paths import PROJECT_LOG
 from seamark.reading.names import CONFLICTS
-from seamark.reading.words import human_bytes, plural
+from seamark.reading.text import human_bytes, plural
 
 if TYPE_CHECKING:
     from seamark.reading.names import Conflict
-    from seamark.registry.moving import Moved
+    from seamark.registry.transfer import Moved
     from seamark.remote.sync import Left
 
 
@@ -109,7 +109,7 @@ def sync(
 
 
 def _targets(uris: Sequence[str]) -> list[str]:
-    from seamark.remote.places import canonical
+    from seamark.remote.schemes import canonical
 
     given = uris or os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
     found = list(dict.fromkeys(given))
@@ -126,7 +126,7 @@ def _selected_folders(
     chosen = bool(names) or query is not None
     runs = open_runs(context, project, refresh=chosen, local="sync")
     if chosen:
-        from seamark.registry.moving import with_artifacts
+        from seamark.registry.transfer import with_artifacts
 
         refs = runs.chosen(names, project, query, trashed=False if names else None)
         chosen_folders = [RunFolder(runs.local.root, *ref) for ref in refs]
@@ -147,8 +147,8 @@ def _note_unread(path: str, error: OSError) -> None:
 def _sync_to(
     uri: str, folders: Sequence[RunFolder], given: Mapping[str, Any], *, dry_run: bool
 ) -> bool:
-    from seamark.registry.moving import Mover, expect_other_place
-    from seamark.remote.places import canonical, open_remote, shown
+    from seamark.registry.transfer import Mover, expect_other_place
+    from seamark.remote.schemes import canonical, open_remote, shown
 
     remote, place = open_remote(uri), shown(canonical(uri))
     mover = Mover(remote, place, **given)

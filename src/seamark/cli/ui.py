@@ -14,7 +14,7 @@ import click
 from seamark.cli._app import misuse, place_of, root_only
 from seamark.cli._runs import expect_root
 from seamark.cli._screen import note
-from seamark.reading.words import clean, duration_words, plural
+from seamark.reading.text import clean, duration_words, plural
 from seamark.remote.http.address import is_loopback
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from seamark.paths import is_inside, matches
 from seamark.reading.attributes import Attribute, aside, is_counter, metric_order
 from seamark.reading.curves import Curve
 from seamark.reading.facts import PROGRESS, loops_of, machine_now, progress_words
-from seamark.reading.rank_words import has_points, lags, of_rank, rank_facts
+from seamark.reading.rank_text import has_points, lags, of_rank, rank_facts
 from seamark.reading.reader import Reader
 from seamark.reading.states import ACTIVE_STATES, GOOD_STATES
-from seamark.reading.words import (
+from seamark.reading.text import (
     age_text,
     clean,
     duration_words,

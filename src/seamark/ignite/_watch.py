@@ -17,7 +17,7 @@ from seamark.ignite._host import dropping, series_target_of, target_of
 from seamark.paths import join_path
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
-from seamark.reading.rank_words import OWN_TIME, STEP_TIME
+from seamark.reading.rank_text import OWN_TIME, STEP_TIME
 from seamark.run.adapters import batch_size
 from seamark.values import encode_atom
 

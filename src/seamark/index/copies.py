@@ -17,11 +17,11 @@ import sqlalchemy as sa
 
 from seamark.blobs.contents import FolderContents
 from seamark.errors import JournalError
-from seamark.index.looks import FileStatus, KnownRun, listing, save_statuses
+from seamark.index.statuses import FileStatus, KnownRun, listing, save_statuses
 from seamark.journal.folder import RunFolder, split_journal_name
+from seamark.journal.frames import BLOCK_BYTES, walk
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.safe import FileSource, Source
-from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.process.interrupts import quietly
 from seamark.store.fold.run_state import JournalState
 from seamark.store.ingest import UNREADABLE, Folding, Saving, prefix_crc
@@ -133,7 +133,7 @@ class Refresh:
         self._store = store
         self.folder = folder
         self.now_ns = now_ns
-        self.before = {look.file: look for look in known.looks} if known else {}
+        self.before = {look.file: look for look in known.statuses} if known else {}
         listed, self.stats = listing(str(folder.journal_dir), now_ns())
         self.copies = choose(folder, self.stats)
         self.folding = folding = Folding(
@@ -149,9 +149,9 @@ class Refresh:
         folding.add_journals({uid: name for uid, (name, _) in self.copies.items()})
         folding.fold(self._may_have_more)
         self.now = self._make_statuses(listed)
-        self._is_current = known is not None and (known.listed, known.looks) == (
+        self._is_current = known is not None and (known.listed, known.statuses) == (
             listed,
-            self.now.looks,
+            self.now.statuses,
         )
         self._saving: Saving | None = None
         if folding.changed:

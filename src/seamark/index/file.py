@@ -18,8 +18,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError
-from seamark.index import looks
-from seamark.index.looks import FileStatuses
+from seamark.index import statuses
+from seamark.index.statuses import FileStatuses
 from seamark.journal.folder import cache_folder
 from seamark.process import fork
 from seamark.process.interrupts import quietly
@@ -105,13 +105,13 @@ class IndexFile:
 
     Attributes:
         path: Path of the file; None if the index is held in memory.
-        looks: Statuses of the files of runs in the store; valid once the store is open.
+        statuses: Statuses of the files of runs in the store; valid once the store is open.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.path: Path | None = None
-        self.looks = FileStatuses()
+        self.statuses = FileStatuses()
         self._store: Store | None = None
         fork.register(self._after_fork)
 
@@ -177,13 +177,13 @@ class IndexFile:
     def _use(self, engine: sa.Engine, path: Path | None) -> Store:
         database = Database(engine)
         self._store = Store(database, PathNumbers(database), is_shared=False)
-        self.path, self.looks = path, FileStatuses()
+        self.path, self.statuses = path, FileStatuses()
         return self._store
 
     def _create_tables(self, engine: sa.Engine, path: Path | None) -> Store:
         store = self._use(engine, path)
         database = store.database
-        database.create_tables(schema.metadata, looks.metadata)
+        database.create_tables(schema.metadata, statuses.metadata)
         facts = {
             "schema": schema.SCHEMA_VERSION,
             "root": str(self.root),

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import sqlalchemy as sa
 
 from seamark.index.file import NAME_KEY, IndexFile
-from seamark.index.looks import change_table
+from seamark.index.statuses import change_table
 from seamark.index.updater import Updater
 from seamark.journal.folder import RunFolder, root_inside
 from seamark.paths import is_inside, kind_of
@@ -45,19 +45,19 @@ from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.store import schema
 from seamark.store.database import Upsert
 from seamark.store.journals import load_losses
-from seamark.store.query.choosing import Chosen, choose, count_runs, state_column
-from seamark.store.query.known import KnownPaths
 from seamark.store.query.sql import reasons_of
+from seamark.store.query.statements import Chosen, choose, count_runs, state_column
+from seamark.store.query.validation import KnownPaths
 from seamark.store.read.names import recent_paths, run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import numbers_of
 
 if TYPE_CHECKING:
     from seamark.index.copies import RunView
-    from seamark.index.looks import Ref, Unread
+    from seamark.index.statuses import Ref, Unread
     from seamark.reading.names import RunName
     from seamark.store.read.inherited import Sources
-    from seamark.store.read.many import SeriesCache
+    from seamark.store.read.many_runs import SeriesCache
     from seamark.store.runs import Store
 
 
@@ -350,7 +350,7 @@ class Index(contextlib.AbstractContextManager["Index"]):
     ) -> SeriesTable | CurveTable:
         """Return the points or curves of matching float series of runs."""
         from seamark.index.copies import open_journal
-        from seamark.store.read.many import SeriesCache, read_many
+        from seamark.store.read.many_runs import SeriesCache, read_many
 
         chosen = check_attempt(attempt)
         if points is not None:
@@ -402,7 +402,7 @@ class Index(contextlib.AbstractContextManager["Index"]):
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> dict[Ref, set[str]]:
         """Return the float series of runs that ``is_meant`` accepts."""
-        from seamark.store.read.many import series_of
+        from seamark.store.read.many_runs import series_of
 
         return self._read(lambda connection: series_of(self.store, connection, refs, is_meant))
 
@@ -430,7 +430,7 @@ class Index(contextlib.AbstractContextManager["Index"]):
             self.refresh(project)  # its number depends on the other versions
         with self._updater.lock:
             self._updater.refresh(project, run)
-            known = self._file.looks.runs.get(ref)
+            known = self._file.statuses.runs.get(ref)
             if known is not None and known.parent:
                 self._updater.refresh_ancestors(ref, known.parent)
             elif known is None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
-from seamark.index import looks
-from seamark.index.looks import RACY_NS, UnreadFolders, stat_of
+from seamark.index import statuses
+from seamark.index.statuses import RACY_NS, UnreadFolders, stat_of
 from seamark.journal.folder import RunFolder, is_run_id, iter_runs, purged_ids
 from seamark.journal.safe import is_folder
 from seamark.paths import MODELS, PROJECT_LOG, home_of, is_inside, projects_above
@@ -34,7 +34,7 @@ from seamark.store.runs import Conflict, forget_run
 if TYPE_CHECKING:
     from seamark.index.copies import Refresh
     from seamark.index.file import IndexFile
-    from seamark.index.looks import KnownRun, Ref, Stat
+    from seamark.index.statuses import KnownRun, Ref, Stat
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
@@ -89,7 +89,7 @@ class Updater:
             self.with_recovery(partial(self._refresh_each, [(project, run), *own]))
         else:
             self.with_recovery(partial(self._refresh_many, project, progress))
-            looked, above = self._file.looks, set(self._listed_projects(project))
+            looked, above = self._file.statuses, set(self._listed_projects(project))
             for one in _projects_below(looked.runs, project):
                 above.update(projects_above(one, ""))
             logs = {(each, PROJECT_LOG) for each in above}
@@ -111,7 +111,7 @@ class Updater:
     # ------------------------------------------------------------------ single runs
 
     def _refresh_each(self, refs: Sequence[Ref]) -> None:
-        version, looked = self._file.version(), self._file.looks
+        version, looked = self._file.version(), self._file.statuses
         if possibly_changed := looked.possibly_changed(refs, version):
             self._load_statuses(possibly_changed)
         for ref in refs:
@@ -126,12 +126,12 @@ class Updater:
         database = self._file.store.database
         with database.reading() as connection:
             for ref in refs:
-                self._file.looks.load(database, connection, ref)
+                self._file.statuses.load(database, connection, ref)
 
     def known(self, ref: Ref) -> KnownRun | None:
         """Return the current statuses of a run's files; None if it is not in the index."""
         self._load_statuses([ref])
-        return self._file.looks.runs.get(ref)
+        return self._file.statuses.runs.get(ref)
 
     def _check_changes(self, ref: Ref, known: KnownRun | None) -> bool | None:
         """Return whether a run has new records: True, None (no), or False (the run is missing).
@@ -146,7 +146,7 @@ class Updater:
             listed = found.st_ctime_ns
             if listed != known.listed and (known.listed or known.has_new_files(folder)):
                 return True
-            for look in known.looks:
+            for look in known.statuses:
                 if stat_of(look_up(f"{folder}/{look.file}")) != look.stat:
                     return True
                 if look.retry and now_ns > look.retry:
@@ -172,7 +172,7 @@ class Updater:
                 if name in seen:
                     continue
                 self.refresh(project, name)
-                known = self._file.looks.runs.get((project, name))
+                known = self._file.statuses.runs.get((project, name))
                 if known is not None:
                     seen.add(name)
                     parent = known.parent
@@ -183,7 +183,7 @@ class Updater:
     def _refresh_many(
         self, project: str | None, progress: Callable[[int, int], None] | None
     ) -> None:
-        version, looked = self._file.version(), self._file.looks
+        version, looked = self._file.version(), self._file.statuses
         database = self._file.store.database
         with database.reading() as connection:
             looked.sync(database, connection, version)
@@ -228,7 +228,7 @@ class Updater:
         self._forget([(ref, known[ref].number) for ref in vanished])
         if settled:
             with self._file.store.database.writing() as connection:
-                looks.save_listed(self._file.store.database, connection, settled)
+                statuses.save_listed(self._file.store.database, connection, settled)
         return [ref for ref in work if ref not in vanished]
 
     def _journal_dir(self, ref: Ref) -> str:
@@ -237,7 +237,7 @@ class Updater:
     def _new_runs(
         self, project: str | None, known: dict[Ref, KnownRun], purged: _Purged
     ) -> list[Ref]:
-        folders = self._file.looks.folders.get(project)
+        folders = self._file.statuses.folders.get(project)
         # Read folders that were unreadable every time: becoming readable may not change their time.
         if (
             folders
@@ -255,13 +255,13 @@ class Updater:
             ref = (folder.project, folder.run)
             if ref not in known and ref not in purged:
                 found.append(ref)
-        self._file.looks.folders[project] = {
+        self._file.statuses.folders[project] = {
             path: _stable_mtime_ns(path, begun_ns) for path in walked
         }
         return found
 
     def _fold_batch(self, refs: list[Ref]) -> None:
-        looked, store = self._file.looks, self._file.store
+        looked, store = self._file.statuses, self._file.store
         folded: list[tuple[Ref, Refresh]] = []
         again: list[Ref] = []
         alone = self._file.version() == looked.version
@@ -305,7 +305,7 @@ class Updater:
                 if wanted and known is not None and known.covers(wanted):
                     return
             else:
-                self._file.looks.runs[ref] = refresh.now
+                self._file.statuses.runs[ref] = refresh.now
                 refresh.saved()
                 return
 
@@ -334,14 +334,14 @@ class Updater:
 
     def _forget(self, vanished: list[tuple[Ref, int]]) -> None:
         for ref, number in vanished:
-            self._file.looks.runs.pop(ref, None)
+            self._file.statuses.runs.pop(ref, None)
             with self._file.store.database.writing() as connection:
                 forget_run(self._file.store, connection, number)
-                looks.delete_statuses(self._file.store.database, connection, number)
+                statuses.delete_statuses(self._file.store.database, connection, number)
 
     def _listed_projects(self, project: str | None) -> Iterator[str]:
         """Yield the projects whose folders were listed, including those without runs."""
-        for folder in self._file.looks.folders.get(project, ()):
+        for folder in self._file.statuses.folders.get(project, ()):
             path = os.path.relpath(folder, self._root)
             path = path.replace(os.sep, "/")
             if path != os.curdir and home_of(path) == path:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError, ValueKindError
 from seamark.interchange.draft import Draft, Fields, run_exists_error
-from seamark.interchange.rebuilt import (
+from seamark.interchange.reconstruction import (
     Columns,
     DocumentWriter,
     columns_of,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import MissingExtraError, PathError
 from seamark.interchange.draft import NotImportedError, limited_time
-from seamark.interchange.found import (
+from seamark.interchange.source import (
     RunSummary,
     extension_of,
     has_journal,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from seamark.interchange.draft import Draft, ImportedJournal
-    from seamark.interchange.found import Notes, Progress
+    from seamark.interchange.source import Notes, Progress
 
 
 _INVALID: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -134,7 +134,7 @@ def parts_below(folder: Path) -> dict[str, list[Path]]:
 
 
 class ExportedRun:
-    """Run of an export; see `seamark.interchange.found.FoundRun`.
+    """Run of an export; see `seamark.interchange.source.FoundRun`.
 
     ``project`` None means the project of the export; ``zone`` is the name of the exporter's time
     zone, None for UTC. All methods may raise any error of an unreadable file.

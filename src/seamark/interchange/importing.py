@@ -12,8 +12,8 @@ from typing import Final, Literal
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.interchange.draft import Draft, NotImportedError
 from seamark.interchange.export import ExportedRun, check_parquet, parts_below
-from seamark.interchange.found import FoundRun, Notes, Places, RunSummary
 from seamark.interchange.offline import ClientFolder, ClientRun, folders_below, logs_in
+from seamark.interchange.source import FoundRun, Notes, Places, RunSummary
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
 from seamark.process.interrupts import let_pass

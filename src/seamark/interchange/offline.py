@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from seamark.interchange.draft import Draft
-from seamark.interchange.found import Notes, Places, Progress, RunSummary, run_id_of, uid_of
 from seamark.interchange.replay import Memory, Replay
+from seamark.interchange.source import Notes, Places, Progress, RunSummary, run_id_of, uid_of
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.safe import is_folder, open_file

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from seamark.errors import ArgumentError, PathError
 from seamark.interchange.draft import Fields, Records
-from seamark.interchange.found import extension_of
+from seamark.interchange.source import extension_of
 from seamark.journal.format import is_long
 from seamark.paths import check_series_path, is_inside
 from seamark.values import Atom, encode_atom, escape

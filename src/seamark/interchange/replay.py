@@ -17,19 +17,19 @@ from urllib.parse import urlsplit
 from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
 from seamark.interchange.draft import Draft, Fields, ImportedJournal
-from seamark.interchange.found import (
+from seamark.interchange.operations import (
+    OPERATION_ERRORS,
+    Operations,
+    State,
+    checked_time,
+)
+from seamark.interchange.source import (
     Notes,
     Places,
     extension_of,
     legal_path,
     open_below,
     walk_below,
-)
-from seamark.interchange.operations import (
-    OPERATION_ERRORS,
-    Operations,
-    State,
-    checked_time,
 )
 from seamark.journal.format import Kind
 from seamark.journal.safe import is_folder

@@ -83,7 +83,7 @@ class Gap(NamedTuple):
 
 
 class FrameList(list[RawFrame]):
-    """Frames of a part of a journal; `seamark.journal.walk.Frames` has the same methods."""
+    """Frames of a part of a journal; `seamark.journal.frames.Frames` has the same methods."""
 
     def kinds(self) -> set[int]:
         """Return the kinds that occur."""

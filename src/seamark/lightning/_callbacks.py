@@ -22,7 +22,7 @@ from torch.utils.hooks import unserializable_hook
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
 from seamark.process.interrupts import let_pass
-from seamark.reading.rank_words import OWN_TIME, STEP_TIME
+from seamark.reading.rank_text import OWN_TIME, STEP_TIME
 from seamark.run.adapters import guarded
 from seamark.values import to_floats
 

@@ -190,7 +190,7 @@ def _ask_one(
     options: Settings, uri: str, root: Path, place: RunFolder | None
 ) -> RemoteAnswer | None:
     """Return the answer of one remote; None if it cannot be read."""
-    from seamark.remote.places import open_remote
+    from seamark.remote.schemes import open_remote
 
     with fork.delay_forks():  # importing modules takes time
         remote = open_remote(uri, options.api_token)
@@ -244,7 +244,7 @@ def copy_run(opening: Opening, *, trains: bool) -> Opening:
 
 def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
     from seamark.pictures.printing import is_quiet, progress_bar
-    from seamark.remote.places import open_remote
+    from seamark.remote.schemes import open_remote
     from seamark.remote.sync import pull_journals
 
     title = f"seamark: copying run {folder.run}"

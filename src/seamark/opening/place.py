@@ -112,7 +112,7 @@ def first_remote(given: str | Sequence[str] | None) -> str | None:
 
 def readable(uri: str) -> Path | str:
     """Return the source for reads of a remote: a root on this machine, or a server's address."""
-    from seamark.remote.places import canonical
+    from seamark.remote.schemes import canonical
 
     known = canonical(uri)
     scheme = known.partition("://")[0]

@@ -18,7 +18,7 @@ from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindErro
 from seamark.journal.folder import check_location
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
-from seamark.reading.words import hint_for
+from seamark.reading.text import hint_for
 from seamark.values import Atom, encode_atom, is_container, parameters, shown
 from seamark.values._numbers import argument_error
 from seamark.values.aggregates import Keep
@@ -155,7 +155,7 @@ def check_secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
 
 
 def check_remotes(what: str, given: Any) -> tuple[str, ...]:
-    from seamark.remote.places import canonical  # imported only if one is given
+    from seamark.remote.schemes import canonical  # imported only if one is given
 
     several = given.split(",") if isinstance(given, str) else strings(given, what)
     with naming(what):

@@ -20,7 +20,7 @@ from seamark.options.run_options import ARGUMENTS, REPLACED
 from seamark.paths import check_path
 from seamark.process.rank import current_rank
 from seamark.reading.contents import ArtifactName
-from seamark.reading.words import hint_for
+from seamark.reading.text import hint_for
 from seamark.values._numbers import argument_error
 
 log = logging.getLogger("seamark")

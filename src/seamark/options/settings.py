@@ -362,7 +362,7 @@ def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:
 
 
 def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
-    from seamark.remote.places import check_token
+    from seamark.remote.schemes import check_token
 
     for uri in remotes:
         check_token(uri, token)

@@ -43,7 +43,7 @@ from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.database import DamageError, file_connection, sqlite_engine
 from seamark.store.journals import load_journals
-from seamark.store.query.choosing import state_column
+from seamark.store.query.statements import state_column
 from seamark.store.read.inherited import Sources
 from seamark.store.read.names import recent_paths
 from seamark.store.runs import Store, numbers_of

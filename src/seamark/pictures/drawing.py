@@ -16,7 +16,7 @@ from seamark.reading.curves import NAMED_AXES, Look, is_number
 from seamark.reading.finding import Finder
 from seamark.reading.points import check_attempt
 from seamark.reading.states import ACTIVE_STATES
-from seamark.reading.words import nearest_path, shared_unit, unit_of
+from seamark.reading.text import nearest_path, shared_unit, unit_of
 from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from seamark.reading.attributes import (
 from seamark.reading.curves import line_of
 from seamark.reading.html import block, table, text
 from seamark.reading.names import generated_name
-from seamark.reading.words import file_text, plural, short_text
+from seamark.reading.text import file_text, plural, short_text
 
 if TYPE_CHECKING:
     from seamark.reading.browsing import Recording

@@ -18,7 +18,7 @@ from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
 from seamark.pictures.printing import without_middle
 from seamark.process.interrupts import quietly
-from seamark.reading.words import seconds_text
+from seamark.reading.text import seconds_text
 from seamark.values._parameters import percent_encoded
 from seamark.values.arrays import Bools, Ints
 from seamark.values.statistics import SCALE, Moments

@@ -14,7 +14,7 @@ from msgspec import Meta
 from seamark.errors import ArgumentError
 from seamark.paths import check_path
 from seamark.reading.html import html_or_text, rows_of, text
-from seamark.reading.words import plural
+from seamark.reading.text import plural
 from seamark.values._numbers import argument_error
 from seamark.values.arrays import Floats, Ints, check_lengths
 

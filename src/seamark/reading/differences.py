@@ -22,7 +22,7 @@ from seamark.reading.attributes import (
     metric_order,
 )
 from seamark.reading.catalog import SharedPath
-from seamark.reading.rank_words import of_rank
+from seamark.reading.rank_text import of_rank
 
 PLAIN: Final = (
     "sys/name",

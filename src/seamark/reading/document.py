@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.paths import home_of, kind_of
 from seamark.reading.attributes import INHERITED, Attribute
-from seamark.reading.words import plain
+from seamark.reading.text import plain
 from seamark.values import encode_atom
 from seamark.values.aggregates import Keep
 

@@ -13,7 +13,7 @@ from seamark.paths import is_inside
 from seamark.reading.attributes import aside, holds_parameters, is_counter, metric_order
 from seamark.reading.points import time_of
 from seamark.reading.ranks import owning_processes, process_of
-from seamark.reading.words import duration_words, human_number, plural, shorten
+from seamark.reading.text import duration_words, human_number, plural, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary

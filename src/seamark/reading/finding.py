@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import is_inside
 from seamark.reading.names import LATEST, RunName, generated_name
-from seamark.reading.words import age_words
+from seamark.reading.text import age_words
 from seamark.values import escape
 
 if TYPE_CHECKING:

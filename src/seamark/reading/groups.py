@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from seamark.errors import RunNotFoundError
 from seamark.reading.curves import Drawing, Look, RunCurve
 from seamark.reading.points import pandas
-from seamark.reading.words import value_text
+from seamark.reading.text import value_text
 from seamark.values.arrays import Floats, Ints, check_lengths
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from html import escape
 from typing import Any, Final
 
 from seamark.process.interrupts import let_pass
-from seamark.reading.words import value_text
+from seamark.reading.text import value_text
 
 _MAX_ROWS: Final = 10
 """Maximum number of rows shown of a long table."""

@@ -32,7 +32,7 @@ from seamark.reading.facts import (
 from seamark.reading.html import block, html_or_text, table, text
 from seamark.reading.reader import Reader
 from seamark.reading.recorded_errors import RecordedError, recorded_errors
-from seamark.reading.words import clean, plain
+from seamark.reading.text import clean, plain
 from seamark.values.aggregates import Last, Ring
 
 _FACTS: Final = {

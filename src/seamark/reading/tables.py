@@ -9,7 +9,7 @@ from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.attributes import is_background
 from seamark.reading.html import html_or_text, rows_of, text
 from seamark.reading.points import number_of, pandas, time_of
-from seamark.reading.words import hint_for, plural
+from seamark.reading.text import hint_for, plural
 
 if TYPE_CHECKING:
     import numpy as np

@@ -60,7 +60,7 @@ def ask_remote(
         with contextlib.closing(remote):
             return ask(remote) if isinstance(remote, Settles) else None
 
-    from seamark.remote.places import open_remote
+    from seamark.remote.schemes import open_remote
 
     return call_within(opened, "seamark-settling", seconds)
 

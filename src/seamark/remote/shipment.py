@@ -94,7 +94,7 @@ class Tail:
         size, known, start = self.size(), self.known, self._next_offset
         if self.aside or known is None or size <= start:
             return None
-        from seamark.journal.walk import walk  # NumPy is imported only for sending
+        from seamark.journal.frames import walk  # NumPy is imported only for sending
 
         with JournalReader(self.path, walk=walk) as reader:
             batch = next_batch(reader, start, self._limit)

@@ -20,7 +20,6 @@ from seamark.journal.folder import RunFolder
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.remote.files import FileSender
-from seamark.remote.places import open_remote, shown
 from seamark.remote.protocol import (
     Busy,
     Diverged,
@@ -35,6 +34,7 @@ from seamark.remote.protocol import (
     Unfit,
     Unreachable,
 )
+from seamark.remote.schemes import open_remote, shown
 from seamark.remote.shipment import Shipment, Tail, Writing
 
 log = logging.getLogger("seamark")
@@ -369,7 +369,7 @@ class Shipper:
     def _open_remote(self) -> Remote:
         if self._remote is None:
             with fork.delay_forks():  # modules are imported
-                import seamark.journal.walk  # noqa: F401 - a tail needs it
+                import seamark.journal.frames  # noqa: F401 - a tail needs it
 
                 self._remote = self._open(self.uri, self._token)
         return self._remote

@@ -24,7 +24,6 @@ from seamark.journal.shipping import check_frames, check_gap, next_batch
 from seamark.paths import home_of, in_project
 from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import process_facts
-from seamark.remote.ended import observations_of
 from seamark.remote.file import FileRemote
 from seamark.remote.files import files_of, send_file
 from seamark.remote.protocol import (
@@ -42,6 +41,7 @@ from seamark.remote.protocol import (
     Unreachable,
 )
 from seamark.remote.shipment import Tail
+from seamark.remote.unrecorded_ends import observations_of
 
 _MAX_PULL_TRIES: Final = 2
 """Maximum number of attempts per request; the start of a training waits for them."""
@@ -59,7 +59,7 @@ def pull_journals(
         BatchError: If its answer is not a part of the journal.
         JournalError: If a journal on this disk cannot be read.
     """
-    from seamark.journal.walk import walk  # NumPy is imported only for pulls
+    from seamark.journal.frames import walk  # NumPy is imported only for pulls
 
     key, here, patience = (
         RunKey.of(folder),

@@ -15,7 +15,7 @@ from seamark.process.interrupts import let_pass
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.outlet import Outlet
+    from seamark.run.journal_access import JournalAccess
     from seamark.values.aggregates import Keep
 
 
@@ -51,10 +51,10 @@ class Aggregator:
     patterns to kinds of aggregates, for paths that are not known yet.
     """
 
-    def __init__(self, outlet: Outlet, patterns: Mapping[str, Keep]) -> None:
+    def __init__(self, access: JournalAccess, patterns: Mapping[str, Keep]) -> None:
         self.cells: dict[str, Cell] = {}
         self.patterns = dict(patterns)
-        self._outlet = outlet
+        self._access = access
         self._plain: set[str] = set()
         self.after_fork()
 
@@ -98,7 +98,7 @@ class Aggregator:
         """Return whether numbers at a path are aggregated."""
         if path in self.cells:
             return True
-        writer = self._outlet.writer
+        writer = self._access.writer
         if not self.patterns or path in self._plain or writer is None or writer.closed:
             return False
         matching = (keep for each, keep in self.patterns.items() if fnmatchcase(path, each))
@@ -121,7 +121,7 @@ class Aggregator:
                 self.cells[path].update(metrics[path])
             except Exception as error:  # noqa: BLE001 - see `let_pass`
                 let_pass(error)
-                if (writer := self._outlet.writer) is not None:
+                if (writer := self._access.writer) is not None:
                     what = f"log_metrics: {path!r} is left out: {error}"
                     writer.drop("metrics", 1, what, once=("metrics", path))
         if perf_counter_ns() >= self.due_ns:
@@ -140,11 +140,11 @@ class Aggregator:
         """Write the changes since the last time. Never raises."""
         self.due_ns = perf_counter_ns() + _EVERY_NS
         if self.cells:
-            with self._outlet.guard("statistics", "statistics of series could not be written"):
+            with self._access.guard("statistics", "statistics of series could not be written"):
                 self._write()
 
     def _write(self) -> None:
-        writer = self._outlet.writer
+        writer = self._access.writer
         if writer is None or writer.closed:
             return
         with self._lock:
@@ -157,7 +157,7 @@ class Aggregator:
                 if not changed:
                     self.due_ns = 0  # the next observation is written immediately
                     return
-                self._outlet.announce()
+                self._access.announce()
                 for _, cell, state in changed:
                     cell.mark_written(state)
                 ops = [

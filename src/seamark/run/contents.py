@@ -14,7 +14,7 @@ from seamark.values import Atom, Escaped, escape
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
     from seamark.journal.writer import JournalWriter
-    from seamark.run.outlet import Outlet
+    from seamark.run.journal_access import JournalAccess
 
 
 log = logging.getLogger("seamark")
@@ -29,10 +29,10 @@ _AROUND: Final = 32
 class Contents:
     """Mask and store contents of records; secrets at paths in `unasked` cause no warning."""
 
-    def __init__(self, outlet: Outlet, secrets: Secrets) -> None:
+    def __init__(self, access: JournalAccess, secrets: Secrets) -> None:
         self.secrets = secrets
         self.unasked: set[str] = set()
-        self._outlet = outlet
+        self._access = access
         self._hidden_at: set[str] = set()
         self._files: BlobWriter | None = None
 
@@ -67,7 +67,7 @@ class Contents:
     def note_masked(self, paths: Iterable[str]) -> None:
         """Record the paths at which secrets are masked. Never raises."""
         with quietly():
-            shares, writer = self._outlet.shares, self._outlet.writer
+            shares, writer = self._access.shares, self._access.writer
             hidden = [path for path in paths if path not in self._hidden_at and shares(path)]
             if not hidden or writer is None or writer.closed:
                 return
@@ -122,12 +122,12 @@ class Contents:
     def files(self) -> BlobWriter:
         """Writer that stores files."""
         if self._files is None:
-            outlet = self._outlet
+            access = self._access
             self._files = BlobWriter(
-                outlet.folder,
+                access.folder,
                 self.record_file,
                 self._report,
-                outlet.shares,
+                access.shares,
                 self.hide,
                 self._writers,
             )
@@ -135,15 +135,15 @@ class Contents:
 
     def record_file(self, op: Mapping[str, Any], kind: int = Kind.OP) -> bool:
         """Append a record about a file; files are still stored while the run is being stopped."""
-        return (writer := self._outlet.writer) is not None and writer.append_op(op, kind)
+        return (writer := self._access.writer) is not None and writer.append_op(op, kind)
 
     def _writers(self) -> Iterable[str]:
-        writer = self._outlet.writer
+        writer = self._access.writer
         return () if writer is None else writer.writers
 
     def _report(self, kind: str, error: BaseException | None) -> None:
         why = f" ({kind}): {error}" if error else f": {kind}"
-        if (writer := self._outlet.writer) is not None:
+        if (writer := self._access.writer) is not None:
             later = kind == "not stored yet"
             writer.drop("file", not later, f"a file could not be stored{why}", once=("file", later))
 

@@ -20,9 +20,9 @@ from seamark.process.rank import alone, connected, current_rank
 
 if TYPE_CHECKING:
     from seamark.options.settings import Settings
+    from seamark.run.attempts import Resume
     from seamark.run.ranks import RankPolicy
     from seamark.run.recorder import Recorder
-    from seamark.run.resume import Resume
     from seamark.run.state import OwnState
 
 

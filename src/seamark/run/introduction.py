@@ -228,6 +228,6 @@ def _is_found(folder: RunFolder) -> bool:
 
 
 def _named(uris: Sequence[str]) -> str:
-    from seamark.remote.places import shown
+    from seamark.remote.schemes import shown
 
     return " and ".join(shown(uri) for uri in uris)

@@ -15,7 +15,7 @@ from seamark.pictures.printing import show as print_line
 from seamark.process.interrupts import logged
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
-from seamark.reading.words import hint_for
+from seamark.reading.text import hint_for
 from seamark.run.lifecycle import NEW
 from seamark.run.recorded import nest
 from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters

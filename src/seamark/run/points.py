@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.aggregation import Aggregator
     from seamark.run.contents import Contents
-    from seamark.run.outlet import Outlet
+    from seamark.run.journal_access import JournalAccess
 
 
 _OWN: Final = (File, Histogram)
@@ -55,8 +55,8 @@ Point = tuple[Any, float | None, int | None]
 class Points:
     """Records the points of series of one process."""
 
-    def __init__(self, outlet: Outlet, contents: Contents, kept: Aggregator) -> None:
-        self._outlet, self._contents, self._kept = outlet, contents, kept
+    def __init__(self, access: JournalAccess, contents: Contents, kept: Aggregator) -> None:
+        self._access, self._contents, self._kept = access, contents, kept
         self._known: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
 
     # ---------------------------------------------------------------- rows of numbers
@@ -71,22 +71,22 @@ class Points:
         epoch: Any = None,
     ) -> None:
         """Record one number for each path below a base, all at one step; never raises."""
-        outlet = self._outlet
+        access = self._access
         if base or phase is not None or epoch is not None:
-            if outlet.writer is None:
-                outlet.row({}, None)  # start the run, so that omitted values can be counted
+            if access.writer is None:
+                access.row({}, None)  # start the run, so that omitted values can be counted
             metrics = self._in_phase(metrics, base, phase, epoch)
             if not metrics:
                 return
         time_ns = None
         if timestamp is not None:
             what = "log_metrics: the timestamp is left out"
-            with quietly(lambda error: outlet.drop("timestamp", warn=f"{what}: {error}")):
+            with quietly(lambda error: access.drop("timestamp", warn=f"{what}: {error}")):
                 time_ns = to_time_ns(timestamp)
-        outlet.row(metrics, step, time_ns)
+        access.row(metrics, step, time_ns)
 
     def _in_phase(self, metrics: Any, base: str, phase: Any, epoch: Any) -> dict[str, Any]:
-        drop = self._outlet.drop
+        drop = self._access.drop
         what = "phase"
         try:
             own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
@@ -96,7 +96,7 @@ class Points:
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
             # Methods of the metrics and of their errors may fail, too.
-            count = dict.__len__(metrics) if isinstance(metrics, dict) else 1
+            count = dict.__len__(metrics) if issubclass(type(metrics), dict) else 1
             why = error if isinstance(error, SeamarkError) else repr(error)
             drop("metrics", max(1, count), f"log_metrics: {what}: {why!s:.400}")
             return {}
@@ -124,7 +124,7 @@ class Points:
         """Return the paths of keys below a path if all are known float series, else ()."""
         found = self._known.get((path, keys))
         if found is None:
-            writer, own = self._outlet.writer, self._outlet.series_path
+            writer, own = self._access.writer, self._access.series_path
             families = {} if writer is None else writer.families
             paths = tuple(f"{path}/{key}" for key in keys) or (path,)
             known = all(families.get(own(each)) == "float_series" for each in paths)
@@ -149,20 +149,20 @@ class Points:
                 leaf = File.create_from(leaf)
                 _ = leaf.size  # raises if a file is missing, before anything is started
             parts.setdefault(family, {})[at] = to_float(leaf) if family == "float_series" else leaf
-        writer = self._outlet.to_append() if leaves else None
+        writer = self._access.to_append() if leaves else None
         if writer is None:
             return
-        self._outlet.announce()
+        self._access.announce()
         floats = parts.pop("float_series", {})
         seen = {at for at in floats if self._kept.aggregates(at)}
         # All or nothing: no point is written if another one cannot be.
-        writer.expect({self._outlet.series_path(at): kinds[at] for at in kinds.keys() - seen})
+        writer.expect({self._access.series_path(at): kinds[at] for at in kinds.keys() - seen})
         for at in seen:
             self._kept.observe(at, floats.pop(at))
         for at in floats:
-            writer.claim(self._outlet.series_path(at), "float_series")
+            writer.claim(self._access.series_path(at), "float_series")
         if floats:
-            self._outlet.row(floats, step, time_ns)
+            self._access.row(floats, step, time_ns)
         for family, values in parts.items():
             records = [
                 self._record(writer, family, at, (each, step, time_ns), described)
@@ -181,7 +181,7 @@ class Points:
         }
         if any(leaf is None for leaf in leaves.values()):
             leaves = {at: leaf for at, leaf in leaves.items() if leaf is not None}
-            self._outlet.drop(
+            self._access.drop(
                 "none", 1, f"append: None is not a point of a series, left out at {path!r}"
             )
         return leaves
@@ -207,10 +207,10 @@ class Points:
             for at, points in _sequences(path, values)
         ]
         series = [each for each in series if each.points]
-        if series and (writer := self._outlet.to_append()):
-            self._outlet.announce()
+        if series and (writer := self._access.to_append()):
+            self._access.announce()
             series = [each for each in series if not self._is_observed(each)]
-            writer.expect({self._outlet.series_path(each.path): each.family for each in series})
+            writer.expect({self._access.series_path(each.path): each.family for each in series})
             for each in series:
                 self._extend(writer, each, described)
 
@@ -224,8 +224,8 @@ class Points:
     def _extend(self, writer: JournalWriter, series: _Batch, described: Mapping[str, Any]) -> None:
         path, steps, times = series.path, series.steps, series.times_ns
         if series.family == "float_series":
-            at = self._outlet.series_path(path)
-            self._outlet.announce((at,))
+            at = self._access.series_path(path)
+            self._access.announce((at,))
             writer.append_column(at, [to_float(point) for point in series.points], steps, times)
             return
         points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
@@ -243,7 +243,7 @@ class Points:
         described: Mapping[str, Any],
     ) -> dict[str, Any]:
         value, number, time_ns = point
-        at = self._outlet.series_path(path)
+        at = self._access.series_path(path)
         writer.claim(at, family)
         if family == "string_series":
             text = self._contents.text(at, value)
@@ -266,8 +266,8 @@ class Points:
 
     def as_series(self, path: str, values: Sequence[Any]) -> Any:
         """Return a list as points if this process wrote a series at the path, else unchanged."""
-        writer = self._outlet.writer
-        family = writer.families.get(self._outlet.series_path(path), "") if writer else ""
+        writer = self._access.writer
+        family = writer.families.get(self._access.series_path(path), "") if writer else ""
         return _SERIES[family](values) if family in _SERIES else values
 
     def clear(self, writer: JournalWriter, path: str) -> None:

@@ -249,7 +249,7 @@ class Recorded:
 
     def missing(self, path: str, reader: Reader | None = None) -> MissingFieldError:
         """Return the error for a path without a record, with a suggestion."""
-        from seamark.reading.words import nearest_path
+        from seamark.reading.text import nearest_path
 
         reader = reader or self.reader()
         near = nearest_path(path, [] if reader is None else reader.families())

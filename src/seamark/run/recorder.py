@@ -11,8 +11,8 @@ from seamark.journal.writer import SYNC_S, JournalWriter
 from seamark.process.interrupts import let_pass
 from seamark.run.aggregation import Aggregator
 from seamark.run.contents import Contents
+from seamark.run.journal_access import JournalAccess
 from seamark.run.lifecycle import RESTING, WAITING, Lifecycle
-from seamark.run.outlet import Outlet
 from seamark.run.points import Points
 from seamark.run.ranks import RankPaths
 from seamark.run.values import Values
@@ -30,7 +30,7 @@ _RESERVED: Final = {"tags": "atom"}
 """Families allowed below a reserved namespace: keyed tags are single values."""
 
 
-class Recorder(Outlet):
+class Recorder(JournalAccess):
     """Journal of one process, and the parts that record into it.
 
     ``after_t`` is the time of the last record of a run on another disk, ns since the Unix epoch.

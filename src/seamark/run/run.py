@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from seamark.reading.points import Attempt
-    from seamark.reading.rank_words import RankTiming
+    from seamark.reading.rank_text import RankTiming
     from seamark.reading.recorded_errors import RecordedError
     from seamark.reading.report import Report
     from seamark.run.lineage import Lineage
@@ -408,7 +408,7 @@ class Run(Container):
             MissingFieldError: If only one rank recorded, or none the times of its steps.
         """
         from seamark.errors import MissingFieldError
-        from seamark.reading.rank_words import rank_timings
+        from seamark.reading.rank_text import rank_timings
 
         if self.session.recorded.is_empty:
             raise MissingFieldError(f"{self.folder.words}: nothing is recorded yet")

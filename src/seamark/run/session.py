@@ -17,6 +17,7 @@ from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.liveness import memory_groups, process_facts
 from seamark.process.rank import current_rank, job_key
+from seamark.run.attempts import Resume
 from seamark.run.container import TagCheck
 from seamark.run.distribution import LateRank
 from seamark.run.ending import Ending
@@ -25,7 +26,6 @@ from seamark.run.lifecycle import RECORDING, RESTING, STOPPED, WAITING, Lifecycl
 from seamark.run.ranks import RankPolicy, rank_has_recorded
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
-from seamark.run.resume import Resume
 from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState, check_state, expect_owned, has_other_owner
 

@@ -14,7 +14,7 @@ from seamark.paths import is_inside
 from seamark.process.interrupts import logged, quietly
 from seamark.reading.attributes import DETAIL
 from seamark.reading.states import SETTABLE_STATES
-from seamark.reading.words import hint_for
+from seamark.reading.text import hint_for
 from seamark.values import escape
 from seamark.values._numbers import argument_error
 

@@ -24,7 +24,7 @@ from seamark.values._parameters import has_name, is_parameter, parameter
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.contents import Contents
-    from seamark.run.outlet import Outlet
+    from seamark.run.journal_access import JournalAccess
     from seamark.run.points import Points
 
 
@@ -43,43 +43,43 @@ class Values:
 
     def __init__(
         self,
-        outlet: Outlet,
+        access: JournalAccess,
         contents: Contents,
         points: Points,
         expect_tags: Callable[[Mapping[str, Atom]], object],
     ) -> None:
         self.parameters = Parameters()
-        self._outlet, self._contents, self._points = outlet, contents, points
+        self._access, self._contents, self._points = access, contents, points
         self._expect_tags = expect_tags
 
     # ---------------------------------------------------------------- assigning
 
     def assign(self, path: str, value: Any, *, wait: bool = False) -> None:
         """Assign a value or every leaf of a container; raise before anything is written."""
-        outlet = self._outlet
-        if outlet.ready is None and outlet.silent:
+        access = self._access
+        if access.ready is None and access.silent:
             if not path or is_parameter(f"{path}/"):
                 with quietly():
                     self.parameters.take(_atoms_in(gather(path, value)))
         elif path and type(value) in _PLAIN and path not in _SETS:  # what most assign
             refuse_derived(path)
-            if writer := outlet.ready or outlet.to_write():
+            if writer := access.ready or access.to_write():
                 self._assign_atom(writer, path, atom_of(value))
         else:
             if isinstance(value, list | tuple) and value:
                 value = self._points.as_series(path, value)
             writes = gather(path, value)
-            if writer := outlet.ready or outlet.to_write():
+            if writer := access.ready or access.to_write():
                 self._assign(writer, writes, wait=wait)
 
     def _assign_atom(self, writer: JournalWriter, path: str, atom: Atom) -> None:
-        outlet, atoms = self._outlet, {path: atom}
-        outlet.expect_free(path)
+        access, atoms = self._access, {path: atom}
+        access.expect_free(path)
         if path.startswith(_TAGS):
             self._expect_tags(atoms)
         if is_parameter(path):
             self.parameters.take(atoms)
-        if outlet.rank and not outlet.shares(path):
+        if access.rank and not access.shares(path):
             return
         if writer.families.get(path) != "atom":
             writer.claim(path, "atom")
@@ -88,15 +88,15 @@ class Values:
         self._contents.append_atoms(writer, atoms)
 
     def _assign(self, writer: JournalWriter, writes: Mapping[str, _Write], *, wait: bool) -> None:
-        outlet, contents = self._outlet, self._contents
+        access, contents = self._access, self._contents
         for at in writes:
-            outlet.expect_free(at)
+            access.expect_free(at)
         self._expect_tags(_atoms_in(writes))
         self.parameters.take(_atoms_in(writes))
         series = {at: one.value for at, one in writes.items() if isinstance(one.value, Series)}
-        writes = {at: one for at, one in writes.items() if at not in series and outlet.shares(at)}
+        writes = {at: one for at, one in writes.items() if at not in series and access.shares(at)}
         families = {at: one.family for at, one in writes.items()}
-        writer.expect(families | {outlet.series_path(at): one.family for at, one in series.items()})
+        writer.expect(families | {access.series_path(at): one.family for at, one in series.items()})
         for at, family in families.items():
             if family == writer.families.get(at) == "file_set":  # it is replaced
                 self.delete(at)
@@ -126,14 +126,14 @@ class Values:
 
     def change_set(self, op: str, path: str, values: Iterable[str]) -> None:
         """Add strings to a string set (``add``), or take them out (``remove``)."""
-        if writer := self._outlet.to_share(path):
+        if writer := self._access.to_share(path):
             writer.claim(path, "string_set")
             kept = self._contents.hide_all(path, values)
             writer.append_op({"op": op, "path": path, "values": kept})
 
     def add_files(self, path: str, members: Mapping[str, Any], *, wait: bool = False) -> None:
         """Add files to a file set; see `seamark.blobs.BlobWriter.upload_members`."""
-        if writer := self._outlet.to_share(path):
+        if writer := self._access.to_share(path):
             writer.claim(path, "file_set")
             self._contents.files.upload_members(path, members)
             if wait:
@@ -141,9 +141,9 @@ class Values:
 
     def check_values(self, paths: Iterable[str]) -> None:
         """Check that single values can be recorded at some paths."""
-        outlet = self._outlet
-        if (writer := outlet.to_write()) is not None:
-            writer.expect({path: "atom" for path in paths if outlet.shares(path)})
+        access = self._access
+        if (writer := access.to_write()) is not None:
+            writer.expect({path: "atom" for path in paths if access.shares(path)})
 
     # ---------------------------------------------------------------- records of other parts
 
@@ -152,10 +152,10 @@ class Values:
 
         Secrets in it are masked, as everywhere. Return whether its bytes are in the kernel.
         """
-        outlet = self._outlet
-        if (writer := outlet.to_write()) is None:
+        access = self._access
+        if (writer := access.to_write()) is None:
             return False
-        if not all(map(outlet.shares, op.get("paths", ()))):  # it deletes what is of rank 0
+        if not all(map(access.shares, op.get("paths", ()))):  # it deletes what is of rank 0
             return False
         return writer.append_op(self._contents.hide_in_op(op))
 
@@ -164,7 +164,7 @@ class Values:
 
         Return whether the bytes of the others are in the kernel.
         """
-        writer = self._outlet.to_write()
+        writer = self._access.to_write()
         self.parameters.take(atoms)
         if writer is None:
             return False
@@ -174,8 +174,8 @@ class Values:
 
     def assign_quietly(self, values: Mapping[str, Any]) -> None:
         """Assign captured values; count failures. Never raises."""
-        with self._outlet.guard("capture", "captured facts could not be recorded"):
-            if (writer := self._outlet.writer) is None or writer.closed:
+        with self._access.guard("capture", "captured facts could not be recorded"):
+            if (writer := self._access.writer) is None or writer.closed:
                 return
             atoms = {}
             for path, value in values.items():
@@ -198,7 +198,7 @@ class Values:
     ) -> dict[str, Atom]:
         placed: dict[str, Atom] = {}
         for path, atom in atoms.items():
-            if not self._outlet.shares(path):
+            if not self._access.shares(path):
                 continue
             try:
                 writer.claim(check(path), "atom")
@@ -212,7 +212,7 @@ class Values:
 
     def delete(self, path: str) -> None:
         """Delete a path and everything below it."""
-        writer = self._outlet.to_share(path)
+        writer = self._access.to_share(path)
         self.parameters.drop(path)
         if writer is not None:
             writer.append_op({"op": "delete", "paths": [path]})
@@ -221,17 +221,17 @@ class Values:
 
     def clear(self, path: str) -> None:
         """Empty a series or string set."""
-        outlet = self._outlet
-        if (writer := outlet.to_write()) is None:
+        access = self._access
+        if (writer := access.to_write()) is None:
             return
-        own = outlet.series_path(path)
+        own = access.series_path(path)
         own = own if writer.families.get(own, "").endswith("_series") else path
         family = writer.families.get(own, "")
         if family not in _CLEARED and not family.endswith("_series"):
             raise FamilyError(
                 f"{path!r} holds {spoken(family)}: only series and string sets can be cleared"
             )
-        if own == path and not outlet.shares(path):
+        if own == path and not access.shares(path):
             return
         writer.append_op({"op": "clear", "path": own})
         self._points.clear(writer, own)

@@ -341,7 +341,7 @@ def protocol_for(seconds: float) -> type[PatientProtocol]:
 
 
 BASE: Final = "/api/v1"
-_EXTENSIONS: Final = ("seamark.neptune.server", "seamark.page.beside")
+_EXTENSIONS: Final = ("seamark.neptune.server", "seamark.page.server")
 """Packages of higher layers that add their own routes."""
 
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from seamark.journal.folder import split_journal_name
+from seamark.journal.frames import BLOCK_BYTES, walk
 from seamark.journal.reader import SETTLE_NS, Block, JournalReader
 from seamark.journal.safe import Source
-from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.paths import kind_of
 from seamark.store import schema
 from seamark.store.cells import (

@@ -11,7 +11,7 @@ from git_repositories import git, make_repository
 
 from seamark.capture.code import changes
 from seamark.capture.code.git import Git
-from seamark.capture.code.hiding import hide_in_patch
+from seamark.capture.code.masking import hide_in_patch
 from seamark.capture.code.repository import record_repository
 from seamark.capture.secrets import Secrets
 

@@ -243,7 +243,7 @@ LINEAR = """
 import json, sys, time
 from functools import partial
 
-from seamark.capture.code.hiding import hide_in_code
+from seamark.capture.code.masking import hide_in_code
 from seamark.capture.secrets import Secrets, masking
 
 def cpu_s(mask, piece, size):

@@ -12,9 +12,9 @@ from keeping import PROJECT, RUN, at_once, journal, places
 
 from seamark.errors import PathError
 from seamark.journal.format import Kind, frame_bytes, salt_of
+from seamark.journal.frames import walk
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import GAP_BYTES
-from seamark.journal.walk import walk
 from seamark.server.failures import Refusal
 from seamark.server.kept import layout
 from seamark.server.kept.intake import AHEAD_NS

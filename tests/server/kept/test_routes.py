@@ -14,8 +14,8 @@ from keeping import journal
 
 from seamark.journal.format import FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, ZLIB, Kind
 from seamark.journal.shipping import BATCH_BYTES
-from seamark.remote.places import open_remote
 from seamark.remote.protocol import RunKey
+from seamark.remote.schemes import open_remote
 
 pytestmark = pytest.mark.once
 

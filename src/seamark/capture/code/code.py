@@ -24,7 +24,7 @@ from seamark.capture.code.executed import (
     read_source,
 )
 from seamark.capture.code.git import Git, StoppedError
-from seamark.capture.code.hiding import hide_in_code, hide_in_patch
+from seamark.capture.code.masking import hide_in_code, hide_in_patch
 from seamark.capture.code.repository import record_repository, repository_of, warn_no_repository
 from seamark.capture.part import Recorder
 from seamark.capture.secrets.masking import bare_url

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from seamark.capture.output.hiding import hide, unfinished_secret_from
+from seamark.capture.output.masking import hide, unfinished_secret_from
 from seamark.capture.output.source import FRAME_BYTES, OUTPUT_QUEUE, Source, size_of
 from seamark.capture.part import Recorder
 from seamark.capture.secrets import Secrets

@@ -19,9 +19,9 @@ from seamark.blobs import open_blob
 from seamark.errors import FileMissingError
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import FILE_HEADER_BYTES, Kind, file_of
+from seamark.journal.frames import walk
 from seamark.journal.reader import Block, JournalReader, RawFrame, decode_json, payload_of
 from seamark.journal.safe import parts_of
-from seamark.journal.walk import walk
 from seamark.neptune.forward.client import RemoteAttribute
 from seamark.paths import is_inside
 from seamark.process.interrupts import quietly

@@ -21,18 +21,18 @@ def mount(app: FastAPI) -> None:
     from fastapi import Depends
 
     from seamark.neptune.server import (
+        artifacts,
         containers,
         files,
+        login,
         management,
         series,
-        signing_in,
         table,
-        tracked,
     )
     from seamark.neptune.server.answers import asker
     from seamark.neptune.server.log import Logs
 
     app.state.neptune_logs = Logs(app.state.server)
-    app.include_router(signing_in.open_router)
-    for each in (signing_in, containers, series, files, tracked, table, management):
+    app.include_router(login.open_router)
+    for each in (login, containers, series, files, artifacts, table, management):
         app.include_router(each.router, dependencies=[Depends(asker)])

@@ -22,11 +22,11 @@ from seamark.interchange.operations import RefusedError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import RunId, find_container, log_of, read_of
+from seamark.neptune.server.login import base_of
 from seamark.neptune.server.operations import BatchOperations, keep_content
 from seamark.neptune.server.projects import container_id
 from seamark.neptune.server.reading import as_time, missing
 from seamark.neptune.server.series import At, begin_upload, find_upload
-from seamark.neptune.server.signing_in import base_of
 from seamark.paths import check_writable
 from seamark.server.access import Role
 from seamark.server.failures import Refusal

@@ -28,12 +28,12 @@ from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of
 from seamark.store import schema
-from seamark.store.query.choosing import choose
-from seamark.store.query.known import in_projects
+from seamark.store.query.statements import choose
+from seamark.store.query.validation import in_projects
 
 if TYPE_CHECKING:
     from seamark.server.state import Server
-    from seamark.store.query.choosing import Chosen
+    from seamark.store.query.statements import Chosen
 
 
 router: Final = Routes()

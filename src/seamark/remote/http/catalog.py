@@ -31,8 +31,8 @@ from seamark.reading.groups import Key, RunGroup, RunGroups, curves_of_runs
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
-from seamark.remote.http.asking import ServerClient, expect_member
 from seamark.remote.http.connection import Connection, run_path
+from seamark.remote.http.reads import ServerClient, expect_member
 from seamark.remote.http.run import RemoteRun, add_parts, join_points
 from seamark.remote.protocol import RemoteError, RunKey, TooLong
 

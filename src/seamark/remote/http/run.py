@@ -27,7 +27,7 @@ from seamark.remote.protocol import Missing, RemoteError, RunKey, Unreachable
 if TYPE_CHECKING:
     from seamark.process.liveness import Crash
     from seamark.reading.groups import Key
-    from seamark.remote.http.asking import ServerClient
+    from seamark.remote.http.reads import ServerClient
 
 
 _MAX_TRIES: Final = 5

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from seamark.journal.format import FILE_HEADER_BYTES, salt_of
+from seamark.journal.frames import walk
 from seamark.journal.shipping import check_journal_name
-from seamark.journal.walk import walk
 from seamark.server.kept import layout
 from seamark.server.kept.commit import OutrunError, insert_object
 from seamark.server.kept.layout import (

@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from seamark.errors import PathError
 from seamark.journal.folder import DEEPEST
+from seamark.journal.frames import walk
 from seamark.journal.shipping import check_frames, check_gap
-from seamark.journal.walk import walk
 from seamark.paths import check_place
 from seamark.remote.protocol import Sent
 from seamark.server.database import BoundedDict

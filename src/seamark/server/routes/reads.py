@@ -13,7 +13,7 @@ from seamark.reading.catalog import Changes
 from seamark.reading.codec import Facts, Overview, SeriesPart
 from seamark.reading.names import generated_name
 from seamark.reading.points import Attempt
-from seamark.reading.rank_words import RankTiming, rank_timings
+from seamark.reading.rank_text import RankTiming, rank_timings
 from seamark.reading.reader import Answer, Path, Paths
 from seamark.server.answering import OneRun, Several, fitting, to_next
 from seamark.server.reads import of_all, of_run, router

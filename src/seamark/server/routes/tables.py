@@ -31,13 +31,13 @@ from seamark.server.routes.reads import MAX_POINTS, Place, parts_from
 from seamark.store import schema
 from seamark.store.cells import UNKNOWN_NS
 from seamark.store.journals import load_attempts, load_losses, load_openings
-from seamark.store.query.choosing import choose, state_column
 from seamark.store.query.expression import matcher
-from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.sql import reasons_of
+from seamark.store.query.statements import choose, state_column
+from seamark.store.query.validation import KnownPaths, in_projects
 from seamark.store.read.curve import check_axis
 from seamark.store.read.inherited import shared_paths
-from seamark.store.read.many import lengths_of, read_many, series_of
+from seamark.store.read.many_runs import lengths_of, read_many, series_of
 from seamark.store.read.names import names_of, run_fields, run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import Store, numbers_of

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from seamark.journal.format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
+from seamark.journal.frames import Frames
 from seamark.journal.reader import Block, RawFrame, payload_of
-from seamark.journal.walk import Frames
 from seamark.store.fold.payloads import PATH_BYTES, Names, legible, unpack_sparse
 from seamark.values.arrays import Floats, Ints
 

@@ -12,7 +12,7 @@ case-insensitive. A value is a number, ``true``, ``false``, a quoted string, or 
 is a string.
 
 The parser reports errors that do not depend on the runs: an unknown state, ``=`` for tags, a text
-for a number. `seamark.store.query.known` reports all others.
+for a number. `seamark.store.query.validation` reports all others.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from seamark.store.query.expression import (
     Value,
 )
 from seamark.store.query.kinds import CHILDREN, NUMERIC, TEXTS, moment
-from seamark.store.query.known import matching_projects
+from seamark.store.query.validation import matching_projects
 from seamark.store.read.inherited import has_children, holder
 from seamark.store.read.names import VERSION, moved_versions
 from seamark.store.runs import Store

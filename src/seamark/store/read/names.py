@@ -20,7 +20,7 @@ from seamark.reading.names import RunName, generated_name
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES
 from seamark.store.database import among
-from seamark.store.query.known import in_projects
+from seamark.store.query.validation import in_projects
 from seamark.store.runs import Store, numbers_of
 
 VERSION: Final = "sys/version"

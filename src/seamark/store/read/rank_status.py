@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.process.liveness import GONE, LOST, Evidence
-from seamark.reading.rank_words import common_path, of_rank
+from seamark.reading.rank_text import common_path, of_rank
 from seamark.reading.ranks import Process, RankStatus, owning_processes, process_of
 from seamark.reading.states import ACTIVE_STATES
 

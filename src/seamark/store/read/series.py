@@ -21,8 +21,8 @@ from seamark.journal.format import (
     FILE_HEADER_BYTES,
     salt_of,
 )
+from seamark.journal.frames import BLOCK_BYTES, walk
 from seamark.journal.reader import Block, JournalReader
-from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.reading.points import Points
 from seamark.store.fold.decode import RowBatch, decode
 from seamark.store.fold.payloads import Names

@@ -16,12 +16,12 @@ from seamark.reading.states import ACTIVE_STATES, CRASHED
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import UNKNOWN_NS, atom_value, decoded
-from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.expression import matcher
 from seamark.store.query.kinds import CHILDREN
-from seamark.store.query.known import KnownPaths
 from seamark.store.query.language import parse_field
 from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASH_REASON, reasons_of
+from seamark.store.query.statements import Chosen, choose
+from seamark.store.query.validation import KnownPaths
 from seamark.store.read.inherited import TAGS, columns_of_children, inherited_tags, shared_paths
 from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers
 from seamark.store.runs import Store

@@ -156,7 +156,7 @@ export function copyExact(event) {
 
 // ---------------------------------------------------------------------- units
 
-/** The units of `seamark.reading.words`, by the last part of a path. */
+/** The units of `seamark.reading.text`, by the last part of a path. */
 const UNITS = new Map(Object.entries({
   cpu: "%", gpu: "%", memory: "GiB", process_memory: "GiB", gpu_memory: "GiB", disk_free: "GiB",
   disk_read_rate: "MiB/s", disk_write_rate: "MiB/s", network_receive_rate: "MiB/s",

@@ -17,7 +17,6 @@ from seamark.store import schema
 from seamark.store.cells import OPEN, is_crashed
 from seamark.store.journals import load_journals
 from seamark.store.query.expression import Field, comparisons_of
-from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.language import parse_field
 from seamark.store.query.selection import expression_of
 from seamark.store.query.sql import (
@@ -25,6 +24,7 @@ from seamark.store.query.sql import (
     CRASH_REASON,
     Compiler,
 )
+from seamark.store.query.validation import KnownPaths, in_projects
 from seamark.store.read.inherited import holder
 from seamark.store.runs import Store
 from seamark.store.schema import SILENT_FROM

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from seamark.journal.safe import closing_fd, names_in, open_folder, regular_files
 from seamark.process.interrupts import let_pass
-from seamark.reading.words import clean, shorten
+from seamark.reading.text import clean, shorten
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, insertion
 
@@ -190,7 +190,7 @@ class KnownRun:
 
     Attributes:
         listed: Time of the last change of its journal folder, ns since the epoch; 0: not reliable.
-        looks: Statuses of its files.
+        statuses: Statuses of its files.
         is_settled: Whether new records require a change of the folder; see `add`.
         version: Version of the run's row when all runs were loaded; None if it was folded or loaded
             individually since.
@@ -199,23 +199,23 @@ class KnownRun:
 
     number: int
     listed: int
-    looks: list[FileStatus] = field(default_factory=list)
+    statuses: list[FileStatus] = field(default_factory=list)
     is_settled: bool = True
     version: int | None = None
     parent: str = ""
 
     def covers(self, stats: Mapping[str, Stat]) -> bool:
         """Return whether the known sizes of its files are at least these sizes."""
-        seen = {look.file: look.stat.size for look in self.looks}
+        seen = {look.file: look.stat.size for look in self.statuses}
         return all(seen.get(file, -1) >= stat.size for file, stat in stats.items())
 
     def has_new_files(self, folder: str) -> bool:
         """Return whether a folder has new files."""
-        return not {look.file for look in self.looks}.issuperset(names_in(folder))
+        return not {look.file for look in self.statuses}.issuperset(names_in(folder))
 
     def add(self, look: FileStatus) -> None:
         """Add the status of a file."""
-        self.looks.append(look)
+        self.statuses.append(look)
         self.is_settled = self.is_settled and look.closed and not look.retry
 
 
@@ -290,7 +290,7 @@ def save_statuses(database: Database, connection: sa.Connection, run: int, known
     database.run(connection, _DELETE_LOOKS, run=run)
     rows = [
         (run, look.file, look.journal, *look.stat, look.retry, int(look.closed))
-        for look in known.looks
+        for look in known.statuses
     ]
     database.run_many(connection, _INSERT_LOOK, rows)
 

@@ -18,7 +18,7 @@ from seamark.journal.folder import iter_runs
 from seamark.journal.format import Kind
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.process.liveness import Evidence
-from seamark.remote.ended import observations_of
+from seamark.remote.unrecorded_ends import observations_of
 
 TRAINING = """
 import sys, time
@@ -118,7 +118,7 @@ def test_only_the_host_of_a_process_observes_its_end(tmp_path, train, monkeypatc
 def test_the_observation_of_another_machine_is_ignored(team, train, monkeypatch):
     project, sync, state = team
     killed(train(project))
-    place = "seamark.remote.ended._host_and_boot"
+    place = "seamark.remote.unrecorded_ends._host_and_boot"
     monkeypatch.setattr(place, lambda header: {"host": header["host"], "boot": "another"})
     sync()
     until(lambda: '"running"' in state())

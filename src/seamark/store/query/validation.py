@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
-from seamark.reading.words import near_paths
+from seamark.reading.text import near_paths
 from seamark.store import schema
 from seamark.store.database import as_literals
 from seamark.store.query.expression import (

@@ -87,7 +87,7 @@ def sync(
         RemoteError: If an item could not be sent; all others were.
     """
     from seamark.blobs import finish_staged
-    from seamark.remote.places import canonical, open_remote, shown
+    from seamark.remote.schemes import canonical, open_remote, shown
 
     check_conflict(conflict)
     uri = _place(to)
@@ -344,7 +344,7 @@ def expect_other_place(remote: Remote, folders: Iterable[RunFolder]) -> None:
 
 
 def _place(to: str | None) -> str:
-    from seamark.remote.places import canonical
+    from seamark.remote.schemes import canonical
 
     given = [to] if to else os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
     if len(given) != 1:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("seamark")
 
 
-class Outlet:
+class JournalAccess:
     """Journal of one process, and the decision whether and where it records.
 
     ``start`` opens the journal for the first record, with a lock held; it raises errors about wrong

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
-from seamark.interchange.found import uid_of
+from seamark.interchange.source import uid_of
 from seamark.values import Atom, escape, shown
 
 if TYPE_CHECKING:

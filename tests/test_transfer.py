@@ -343,9 +343,9 @@ def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(root_place):
 
 def test_a_run_on_its_way_is_in_no_list_and_keeps_its_name(root_place, monkeypatch):
     run, other = record(), record()
-    from seamark.registry import moving
+    from seamark.registry import transfer
 
-    whole: Callable[..., Any] = moving.sync_run
+    whole: Callable[..., Any] = transfer.sync_run
 
     def cut_short(left, *rest):
         done = whole(left, *rest)
@@ -353,7 +353,7 @@ def test_a_run_on_its_way_is_in_no_list_and_keeps_its_name(root_place, monkeypat
         return done
 
     with monkeypatch.context() as patch:
-        patch.setattr(moving, "sync_run", cut_short)
+        patch.setattr(transfer, "sync_run", cut_short)
         with pytest.raises(RemoteError, match="cut short"):
             seamark.sync(run, root_place.uri, root=ROOT)
     there = Path(root_place.read["root"], "team/p", run)

@@ -12,7 +12,7 @@ from journal_builder import START
 from recording import QUIET
 
 import seamark
-from seamark.index import looks
+from seamark.index import statuses
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
 
@@ -93,7 +93,7 @@ def test_unchanged_run_costs_one_stat(index, write, monkeypatch):
         looked_at.append(str(path))
         return real(path, **options)
 
-    monkeypatch.setattr(looks.os, "stat", counting)
+    monkeypatch.setattr(statuses.os, "stat", counting)
     index.refresh()
     journals = [path for path in looked_at if path.endswith("/journal")]
     of_projects = [path for path in journals if path.endswith("/.project/journal")]
@@ -110,7 +110,7 @@ def test_folder_that_has_just_changed_is_listed_again(root, write):
     for now, is_at_rest in ((changed + 1, False), (changed + LATER_NS, True)):
         with Index.open(root, now_ns=lambda now=now: now) as index:
             index.refresh()
-            [known] = index._file.looks.runs.values()
+            [known] = index._file.statuses.runs.values()
             assert (known.listed > 0) is is_at_rest
             index.refresh()
             assert values(index) == [1]
@@ -119,12 +119,12 @@ def test_folder_that_has_just_changed_is_listed_again(root, write):
 def test_vanishing_file_hides_no_other(tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(name)
-    found = looks.regular_files
+    found = statuses.regular_files
 
     def vanishing(fd):
         entries = found(fd)
         (tmp_path / "b").unlink()
         return entries
 
-    monkeypatch.setattr(looks, "regular_files", vanishing)
-    assert list(looks.listing(str(tmp_path), 0)[1]) == ["a", "c"]
+    monkeypatch.setattr(statuses, "regular_files", vanishing)
+    assert list(statuses.listing(str(tmp_path), 0)[1]) == ["a", "c"]

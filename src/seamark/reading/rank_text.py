@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from seamark.errors import MissingFieldError
 from seamark.reading.points import time_of
-from seamark.reading.words import duration_words, plural, seen_text, shorten
+from seamark.reading.text import duration_words, plural, seen_text, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute

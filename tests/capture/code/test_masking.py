@@ -12,7 +12,7 @@ import pytest
 from marked import marked
 
 import seamark
-from seamark.capture.code.hiding import hide_in_code
+from seamark.capture.code.masking import hide_in_code
 from seamark.capture.secrets import Secrets, user_rules
 
 SECRETS = Secrets()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seamark.journal import walk as walk_module
+from seamark.journal import frames as frames_module
 from seamark.journal.format import (
     FRAME_BODY,
     FRAME_HEADER_BYTES,
@@ -20,8 +20,8 @@ from seamark.journal.format import (
     Kind,
     frame_bytes,
 )
+from seamark.journal.frames import Frames, walk
 from seamark.journal.reader import scan
-from seamark.journal.walk import Frames, walk
 
 SALT = 0xC0FFEE
 MARK_BYTES = MARK.to_bytes(2, "little")
@@ -74,7 +74,7 @@ def effort(request, monkeypatch):
     if request.param == "short stretches":
         limits |= {"_PART_WORDS": 9, "_MAX_TABLE_WORDS": 6}
     for name, limit in limits.items():
-        monkeypatch.setattr(walk_module, name, limit)
+        monkeypatch.setattr(frames_module, name, limit)
 
 
 def false_mark(words):

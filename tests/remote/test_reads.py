@@ -13,7 +13,7 @@ from seamark.reading.catalog import Changes
 from seamark.reading.codec import SeriesPart, WireError, pack
 from seamark.reading.points import Points
 from seamark.reading.reader import Answer
-from seamark.remote.http import asking
+from seamark.remote.http import reads
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.run import RemoteRun
@@ -38,7 +38,7 @@ def answering(answer):
 
 
 def test_the_latest_answers_are_cached(monkeypatch):
-    monkeypatch.setattr(asking, "_MAX_CACHED", 2)
+    monkeypatch.setattr(reads, "_MAX_CACHED", 2)
     asked = []
 
     def answer(verb, question):
@@ -47,7 +47,7 @@ def test_the_latest_answers_are_cached(monkeypatch):
         return Answer(unchanged=True) if known else Answer({"a": 1}, "x")
 
     with answering(answer) as connection:
-        questions = asking.ServerClient(connection)
+        questions = reads.ServerClient(connection)
         for verb in ("one", "two", "one", "three", "one", "three", "two"):
             found = questions.read(verb, dict[str, int], {})
             assert found == {"a": 1}
@@ -80,12 +80,12 @@ REST = SeriesPart("p", "r", "b", begins=False, points=Points.none())
 )
 def test_an_inconsistent_answer_is_an_error(answer, read):
     with answering(lambda *_: answer) as connection, pytest.raises(WireError):
-        read(RemoteRun(asking.ServerClient(connection), "p", "r"))
+        read(RemoteRun(reads.ServerClient(connection), "p", "r"))
 
 
 def test_parts_without_end_are_an_error(monkeypatch):
     """Of lists, of series that begin again and again, and of changes."""
-    monkeypatch.setattr(asking, "_MAX_PARTS", 9)
+    monkeypatch.setattr(reads, "_MAX_PARTS", 9)
     asked = []
 
     def answer(verb, question):
@@ -120,7 +120,7 @@ def test_a_series_that_begins_again_replaces_its_earlier_part():
         return Answer(found, next=following)
 
     with answering(answer) as connection:
-        run = RemoteRun(asking.ServerClient(connection), "p", "r")
+        run = RemoteRun(reads.ServerClient(connection), "p", "r")
         found = run.many_points(["b", "a"])
         assert {path: one.value.tolist() for path, one in found.items()} == {"b": [7, 8], "a": []}
         assert run.points("b", limit=1).value.tolist() == [8]

@@ -35,16 +35,22 @@ def open_journal(folder: RunFolder, name: str) -> Source:
     return FileSource(f"{folder.root}/{folder.project}/{folder.run}/journal/{name}")
 
 
-def choose(folder: RunFolder, files: Iterable[str]) -> dict[bytes, tuple[str, list[str]]]:
-    """Return, by uid, the file of a folder to read, and copies with different contents."""
+def choose(
+    folder: RunFolder, files: Iterable[str]
+) -> tuple[dict[bytes, str], dict[bytes, list[str]]]:
+    """Return the files of a folder to read, and copies with different contents, both by uid."""
     by_uid: dict[bytes, list[str]] = {}
     for name in files:
         uid = split_journal_name(name)[1] or _read_uid(folder, name)
         by_uid.setdefault(uid, []).append(name)
-    return {
-        uid: (names[0], []) if len(names) == 1 else _compare_copies(folder, names)
-        for uid, names in by_uid.items()
-    }
+    chosen: dict[bytes, str] = {}
+    diverged: dict[bytes, list[str]] = {}
+    for uid, names in by_uid.items():
+        if len(names) == 1:
+            chosen[uid], diverged[uid] = names[0], []
+        else:
+            chosen[uid], diverged[uid] = _compare_copies(folder, names)
+    return chosen, diverged
 
 
 def _read_uid(folder: RunFolder, name: str) -> bytes:
@@ -135,7 +141,7 @@ class Refresh:
         self.now_ns = now_ns
         self.before = {look.file: look for look in known.statuses} if known else {}
         listed, self.stats = listing(str(folder.journal_dir), now_ns())
-        self.copies = choose(folder, self.stats)
+        self.chosen, self._diverged = choose(folder, self.stats)
         self.folding = folding = Folding(
             store,
             folder.project,
@@ -146,7 +152,7 @@ class Refresh:
         )
         if not all(map(self._is_continued, folding.run.state.journals.values())):
             folding.discard_state()
-        folding.add_journals({uid: name for uid, (name, _) in self.copies.items()})
+        folding.add_journals(self.chosen)
         folding.fold(self._may_have_more)
         self.now = self._make_statuses(listed)
         self._is_current = known is not None and (known.listed, known.statuses) == (
@@ -174,9 +180,9 @@ class Refresh:
     # ------------------------------------------------------------------ its files
 
     def _is_continued(self, journal: JournalState) -> bool:
-        if journal.uid not in self.copies:
+        if journal.uid not in self.chosen:
             return False
-        name = self.copies[journal.uid][0]
+        name = self.chosen[journal.uid]
         before, now = self.before.get(name), self.stats[name]
         if name != journal.file:
             journal.file, journal.touched, before = name, True, None
@@ -208,7 +214,7 @@ class Refresh:
         by_file = {}
         for journal in state.journals.values():
             by_file[journal.file] = journal
-            names = self.copies[journal.uid][1]
+            names = self._diverged[journal.uid]
             if names != journal.diverged:
                 journal.diverged, journal.touched = names, True
         for name, stat in self.stats.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import operator
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.journal.safe import closing_fd, names_in, open_folder, regular_files
+from seamark.journal.safe import closing_fd, open_folder, regular_files
 from seamark.process.interrupts import let_pass
 from seamark.reading.text import clean, shorten
 from seamark.store import schema
@@ -146,6 +147,8 @@ _UPDATE_FOLDER: Final = (
     .values(listed=sa.bindparam("at"))
     .where(folder_table.c.run == sa.bindparam("number"))
 )
+_FILE_OF: Final = operator.attrgetter("file")
+_NAME_OF: Final = operator.attrgetter("name")
 _INSERT_LOOK: Final = insertion(look_table)
 _DELETE_FOLDER: Final = sa.delete(folder_table).where(folder_table.c.run == sa.bindparam("run"))
 _DELETE_LOOKS: Final = sa.delete(look_table).where(look_table.c.run == sa.bindparam("run"))
@@ -211,7 +214,12 @@ class KnownRun:
 
     def has_new_files(self, folder: str) -> bool:
         """Return whether a folder has new files."""
-        return not {look.file for look in self.statuses}.issuperset(names_in(folder))
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            names = map(_NAME_OF, regular_files(fd))
+        finally:
+            os.close(fd)
+        return not set(map(_FILE_OF, self.statuses)).issuperset(names)
 
     def add(self, look: FileStatus) -> None:
         """Add the status of a file."""

@@ -138,7 +138,7 @@ class Updater:
 
         The time of the folder's change is stored in ``known`` as soon as it is reliable.
         """
-        folder, now_ns, look_up = self._journal_dir(ref), self._now_ns(), os.stat
+        folder, now_ns, look_up = f"{self._root}/{ref[0]}/{ref[1]}/journal", self._now_ns(), os.stat
         try:
             found = look_up(folder)
             if known is None:
@@ -216,7 +216,8 @@ class Updater:
             if ref[0] not in projects or ref[1] == PROJECT_LOG:
                 continue
             listed = facts.listed
-            if facts.is_settled and _changed_ns(self._journal_dir(ref)) == listed:
+            journals = f"{self._root}/{ref[0]}/{ref[1]}/journal"
+            if facts.is_settled and _changed_ns(journals) == listed:
                 continue
             change = self._check_changes(ref, facts)
             if facts.listed != listed:
@@ -230,9 +231,6 @@ class Updater:
             with self._file.store.database.writing() as connection:
                 statuses.save_listed(self._file.store.database, connection, settled)
         return [ref for ref in work if ref not in vanished]
-
-    def _journal_dir(self, ref: Ref) -> str:
-        return f"{self._root}/{ref[0]}/{ref[1]}/journal"
 
     def _new_runs(
         self, project: str | None, known: dict[Ref, KnownRun], purged: _Purged

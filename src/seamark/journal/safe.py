@@ -126,8 +126,10 @@ def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
         fd = _open(path, above, _LIST_FLAGS)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    with closing_fd(fd):
+    try:
         return sorted(map(_NAME_OF, regular_files(fd)))
+    finally:
+        os.close(fd)
 
 
 def regular_files(fd: int) -> list[os.DirEntry[str]]:

@@ -80,7 +80,7 @@ function ChartsTab({ tab, api, view, live, project, id, name, attributes, overvi
     <${Charts} key="system" api=${api} runs=${runs} view=${timed} live=${live} wanted=${isMonitored} open=${OPEN} only /></div>`;
 }
 
-/** The title of the facts about a machine. @param {string} writer @param {any[] | undefined} attributes */
+/** The title of the facts about a machine. @param {string} writer @param {any[] | null} attributes */
 function machineOf(writer, attributes) {
   const host = attributes?.find((one) => one.path === `monitoring/${writer}/hostname`)?.value;
   return `Machine${typeof host === "string" ? ` ${host}` : ""}${writer === "main" ? "" : ` (${writer})`}`;

@@ -19,6 +19,7 @@ from typing import Final
 from seamark.journal.folder import RunFolder
 from seamark.process import fork
 from seamark.process.interrupts import quietly
+from seamark.process.queues import wait_for_entry
 from seamark.remote.files import FileSender
 from seamark.remote.protocol import (
     Busy,
@@ -179,8 +180,7 @@ class Shipper:
                 if not self._busy:
                     self._retry_at = min(self._retry_at, now + _MAX_AWAITED_BACK_OFF_S)
                 if self._thread is not None and self._thread.is_alive():
-                    with quietly(only=queue.Empty):
-                        turn.get(timeout=min(0.25, until - now))
+                    wait_for_entry(turn, min(0.25, until - now))
                 elif not self._send_round():  # no threads can start while the interpreter ends
                     time.sleep(0.05)
         finally:
@@ -247,8 +247,7 @@ class Shipper:
             if not more:
                 pause = max(self._wait_s, self._retry_at - self._clock())
                 awaited = _MAX_AWAITED_BACK_OFF_S if self._waiters else pause
-                with quietly(only=queue.Empty):
-                    self._wakes.get(timeout=min(pause, awaited))
+                wait_for_entry(self._wakes, min(pause, awaited))
                 while not self._wakes.empty():
                     with quietly(only=queue.Empty):
                         self._wakes.get_nowait()

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from seamark.process import fork
+from seamark.process.queues import wait_for_entry
 from seamark.process.rank import current_rank, local_rank
 
 if TYPE_CHECKING:
@@ -123,11 +124,7 @@ class Hardware:
 
     def _wait_until(self, ended: queue.SimpleQueue[None], until: float) -> bool:
         """Wait until a time; return False if the run ends earlier."""
-        try:
-            ended.get(timeout=max(0.0, until - self._clock()))
-        except queue.Empty:
-            return True
-        return False
+        return not wait_for_entry(ended, until - self._clock())
 
     def _take_sample(
         self, ended: queue.SimpleQueue[None], machine: Machine, before: Reading | None

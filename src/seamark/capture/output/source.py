@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import logging
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from seamark.process import fork
 from seamark.process.interrupts import let_pass
+from seamark.process.queues import wait_for_entry
 
 log = logging.getLogger("seamark")
 
@@ -103,8 +103,7 @@ class _OutputQueue:
 
     def wait(self, timeout_s: float) -> None:
         """Wait for `wake`."""
-        with contextlib.suppress(queue.Empty):
-            self._requests.get(timeout=timeout_s)
+        wait_for_entry(self._requests, timeout_s)
 
     def take(self) -> list[tuple[tuple[Tee, ...], list[str]]]:
         """Return new output of all streams, each piece with its receivers."""

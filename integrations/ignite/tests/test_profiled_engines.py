@@ -318,10 +318,11 @@ def test_a_run_that_goes_on_after_a_rest_has_the_latest_summary(profiler, tmp_pa
     assert counts["processing"] == 7
 
 
+@pytest.mark.parametrize("summary_every_ns", [0, 3600 * 10**9])
 def test_a_run_that_rests_while_its_engine_is_interrupted_has_the_whole_summary(
-    profiler, tmp_path, monkeypatch
+    profiler, tmp_path, monkeypatch, summary_every_ns
 ):
-    monkeypatch.setattr("seamark.ignite._profilers._SUMMARY_EVERY_NS", 0)
+    monkeypatch.setattr("seamark.ignite._profilers._SUMMARY_EVERY_NS", summary_every_ns)
     engine = Engine(nothing)
     engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), engine.interrupt)
     with init_run(root=tmp_path, **QUIET) as run:
@@ -349,6 +350,26 @@ def test_times_go_where_the_logger_goes(profiler):
     assert second.id == first.id
     second.close()
     assert os.listdir(".seamark/default") == [first.id]  # noqa: PTH208
+
+
+def test_the_run_that_a_logger_moves_to_has_the_summary_of_an_engine_that_fails(profiler, tmp_path):
+    first = SeamarkLogger(root=tmp_path, **QUIET)
+    first["a"] = 1
+    state = first.state_dict()
+    first.close()
+    engine, second = Engine(nothing), SeamarkLogger(root=tmp_path, **QUIET)
+    profiler.attach(engine, run=second)
+    engine.add_event_handler(
+        Events.ITERATION_STARTED(once=1), lambda: second.load_state_dict(state)
+    )
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=7), fail)
+    with pytest.raises(RuntimeError):
+        engine.run(range(9))
+    assert second.id == first.id
+    second.close()
+    again = init_run(root=tmp_path, with_id=first.id, mode="read-only")
+    counts = counts_in(again, f"profiling/{kind_of(profiler)}/summary", tmp_path)
+    assert counts["processing"] == 7
 
 
 def test_means_are_those_of_the_run_that_goes_on(profiler, tmp_path):

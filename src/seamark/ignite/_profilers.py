@@ -109,21 +109,26 @@ class EngineProfiler(ABC):
 
     def begin(self, times: RunTimes) -> None:
         self.times = times
-        self._is_summed_up = False
         if self._record is not None:
-            # An exception ends a run without an event.
-            self._record.restart(at_end=self._sum_up)
+            self._record.restart()
+        self._sum_up_at_end()  # an exception ends the engine's run without an event
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
         if self._record is not None and now_ns >= self._record.due_ns:
             self._record.row(now_ns, self._sources(self.times), iteration)
+            self._sum_up_at_end()  # the recorded run may have rested, or be another one now
 
     def end(self, times: RunTimes) -> None:
         """Record the summary, but not every time for an engine that runs often."""
         self.times = times
-        self._is_summed_up = False  # a recorded run that rested has the times up to its rest
+        self._sum_up_at_end()
         if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
             self._sum_up()
+
+    def _sum_up_at_end(self) -> None:
+        self._is_summed_up = False
+        if self._record is not None:
+            self._record.before_end(self._sum_up)
 
     def _sum_up(self) -> None:
         if self._record is not None and not self._is_summed_up:

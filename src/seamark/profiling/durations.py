@@ -418,10 +418,13 @@ class TimesInRun:
         """Skip the durations up to now."""
         self._recorded.update((one.series, one.moments) for one in sources)
 
-    def restart(self, at_end: Callable[[], None]) -> None:
-        """Restart with new durations of the same items; call a function before the run ends."""
+    def restart(self) -> None:
+        """Restart with new durations of the same items."""
         self._recorded.clear()
-        self._session.before_end(at_end)
+
+    def before_end(self, call: Callable[[], None]) -> None:
+        """Call a function before the run next rests or stops."""
+        self._session.before_end(call)
 
     def row(self, now_ns: int, sources: Iterable[Durations], step: float) -> None:
         """Record the means since the last row, in seconds, at one step."""

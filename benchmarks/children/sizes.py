@@ -16,6 +16,8 @@ from pathlib import Path
 import seamark
 
 Figures = dict[str, float]
+CAPTURES_S = 5
+"""Time in which a thread records the code and the machine, and imports modules for it."""
 
 
 def memory(case: str, calls: str) -> Figures:
@@ -33,7 +35,9 @@ def memory(case: str, calls: str) -> Figures:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1024
 
     warm = min(20_000, end // 2)
-    before, after = resident_kib(0, warm), resident_kib(warm, end)
+    resident_kib(0, warm)
+    time.sleep(CAPTURES_S)
+    before, after = resident_kib(warm, warm + 1), resident_kib(warm + 1, end)
     run.stop()
     return {"grown_kib": after - before, "resident_mib": after / 1024, "calls": end - warm}
 

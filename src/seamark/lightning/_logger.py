@@ -33,7 +33,7 @@ from seamark.options.checks import check_switch, naming
 from seamark.options.run_options import RunOptions, accept_options
 from seamark.options.settings import check_argument
 from seamark.paths import check_path, join_path
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import formattable, let_pass
 from seamark.run.adapters import agreed_run, check_run, guarded, new_run, words_of
 from seamark.run.handler import Handler
 from seamark.run.run import Run
@@ -415,7 +415,7 @@ class SeamarkLogger(DeprecatedMethods):
 
     def _lost(self, method: str, error: Exception) -> None:
         let_pass(error)
-        warn = f"{method}: {type(error).__name__}: {error}"
+        warn = f"{method}: {type(error).__name__}: {formattable(error)}"
         if self._run.writer is not None and not isinstance(error, InactiveRunError | ReadOnlyError):
             self._run.session.drop(f"lightning.{method}", warn=warn)
         elif not self._has_warned:  # a run that is not open neither warns nor counts

@@ -33,8 +33,8 @@ class quietly(contextlib.ContextDecorator, contextlib.AbstractContextManager[obj
     paths, write ``try`` and call `let_pass`.
 
     Args:
-        lost: Function that counts and reports a suppressed exception; must not raise. None ignores
-            it.
+        lost: Function that counts and reports a suppressed exception; must not raise. An exception
+            that cannot be formatted is replaced. None ignores it.
         only: Types of exceptions to suppress; others are propagated.
     """
 
@@ -58,7 +58,7 @@ class quietly(contextlib.ContextDecorator, contextlib.AbstractContextManager[obj
         if not isinstance(error, self._only) or raised_by_signal_handler(error):
             return False
         if self._lost is not None:
-            self._lost(error)
+            self._lost(formattable(error))
         return True
 
 
@@ -70,6 +70,17 @@ def logged(what: str, level: int = logging.WARNING) -> quietly:
         log.log(level, "seamark: %s: %.400s", what, message)
 
     return quietly(lost)
+
+
+def formattable(error: Exception) -> Exception:
+    """Return an exception, or one that names its type if it cannot be formatted."""
+    try:
+        str(error)
+        repr(error)
+    except Exception as failure:  # noqa: BLE001 - any code of the user
+        let_pass(failure)
+        return RuntimeError(type(error).__name__)
+    return error
 
 
 def let_pass(error: BaseException) -> None:

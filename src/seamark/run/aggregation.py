@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import FamilyError
 from seamark.paths import check_path, is_inside
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import formattable, let_pass
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
@@ -122,7 +122,7 @@ class Aggregator:
             except Exception as error:  # noqa: BLE001 - see `let_pass`
                 let_pass(error)
                 if (writer := self._access.writer) is not None:
-                    what = f"log_metrics: {path!r} is left out: {error}"
+                    what = f"log_metrics: {path!r} is left out: {formattable(error)}"
                     writer.drop("metrics", 1, what, once=("metrics", path))
         if perf_counter_ns() >= self.due_ns:
             self.write()

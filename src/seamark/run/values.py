@@ -13,7 +13,7 @@ from seamark.journal.rows import spoken
 from seamark.options.checks import PARAMETERS, TAGS, strings
 from seamark.paths import check_path, check_writable, is_inside, refuse_derived
 from seamark.pictures.render import is_drawing
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import formattable, let_pass, quietly
 from seamark.reading.attributes import TrackedFiles
 from seamark.reading.browsing import Browsable
 from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
@@ -184,7 +184,7 @@ class Values:
                     atoms[path] = atom_of(value) if is_plain else _atom_at(path, value)
                 except Exception as error:  # noqa: BLE001 - captures never disturb
                     let_pass(error)
-                    what = f"{path!r} could not be captured: {error}"
+                    what = f"{path!r} could not be captured: {formattable(error)}"
                     writer.drop("capture", 1, what, once=("capture", path))
             placed = self._with_place(writer, atoms, check_path, "capture")
             self._contents.append_atoms(writer, placed)

@@ -275,45 +275,6 @@ def test_ranks_agree_over_a_process_group(torch_forks, tmp_path, disabled):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_loggers_agree_once_the_ranks_can_talk(torch_forks, tmp_path):
-    """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet."""
-    code = """
-        from seamark.errors import ArgumentError
-        from seamark.run.adapters import agreed_run
-        from seamark.run.run import make_run
-        given = {"project": "p", "root": sys.argv[1], **quiet}
-        lazy = make_run(ranks="all", **given)
-        silent = make_run(**given)
-        try:
-            lazy.session.agree()
-            raise AssertionError
-        except ArgumentError as error:
-            assert "init_process_group" in str(error)
-        assert lazy.session.recording == (os.environ["RANK"] == "0")  # whose id it will be
-        assert agreed_run(silent) is silent  # nobody else records
-        assert not os.path.exists(sys.argv[1])
-        dist = join()
-        if os.environ["RANK"] == "1":
-            lazy.log_metrics({"early": 1.0}, 0)
-            lazy["early"].append("x")
-            assert lazy.writer is None
-        assert agreed_run(agreed_run(lazy)) is lazy
-        for step in range(2):
-            lazy.log_metrics({"loss": 1.0}, step)
-        lazy.stop()
-        print(lazy.id)
-        assert agreed_run(silent).id == agreed_run(silent).id
-        dist.destroy_process_group()
-    """
-    said = on_ranks(torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
-    assert len(set(said)) == 1
-    run = opened(tmp_path / "root", with_id=said[0].strip())
-    assert series_paths(run) == ["loss", "ranks/1/loss", "ranks/2/loss"]
-    assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
-
-
-@pytest.mark.once
-@pytest.mark.thorough
 def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
     """As NCCL's before each process has chosen its device: another group is made for the moment."""
     code = """
@@ -332,23 +293,6 @@ def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
         dist.destroy_process_group()
     """
     assert on_ranks(torch_forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
-
-
-@pytest.mark.parametrize(
-    ("told", "changed"),
-    [({"RANK": "1", "WORLD_SIZE": "2"}, True), ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, False)],
-)
-def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypatch, told, changed):
-    """A variable that somebody may change is looked at each time; that of a launcher is not."""
-    with monkeypatch.context() as launched:
-        for name, value in told.items():
-            launched.setenv(name, value)
-        run = make_run(project="p", root=tmp_path, **QUIET)
-        run.log_metrics({"loss": 1.0}, 0)
-        run.log_metrics({"loss": 1.0}, 1)
-    run.log_metrics({"loss": 1.0}, 2)
-    assert (run.writer is not None) == changed
-    run.stop()
 
 
 @pytest.mark.parametrize(
@@ -429,54 +373,6 @@ def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_pa
     for path in ("x", "ranks/1/x"):
         assert values(read, path) == [1, 2]
         assert read[path].fetch_points().attempt.tolist() == [0, 2]
-
-
-LATE = f"""
-import os, sys, threading
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from seamark import init_run
-
-def work(rank):
-    run = init_run("p", root=sys.argv[1], **{QUIET!r})
-    run["x"] = rank
-    run.log_metrics({{"loss": rank}}, 0)
-    meet = "file://" + sys.argv[1] + "-meet"
-    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
-    dist.barrier()  # else one may be gone before the other is connected with it
-    run.session.recorder.writer._upkeep.keep(heartbeat=True)
-    for each in threading.enumerate():
-        if each.name == "seamark-late":
-            each.join()
-    assert run.session.recording == (rank == 0)
-    run["later"] = 1
-    run["texts"].append("later")
-    run.log_metrics({{"loss": rank}}, 1)
-    run.stop()
-    dist.destroy_process_group()
-    assert not rank or run["later"].fetch() is None
-
-if __name__ == "__main__":
-    mp.start_processes(work, nprocs=2, start_method="fork")
-"""
-
-
-@pytest.mark.once
-def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(torch_forks, tmp_path):
-    """At a heartbeat, or when it stops; it says so once, keeps what it has, and is silent then."""
-    root = tmp_path / "root"
-    (done,) = torch_forks.run(LATE, str(root), environments=[{}])
-    assert done.code == 0, done.stderr
-    names = [one.name for one in (root / "p").iterdir()]
-    found = [init_run("p", root=root, with_id=name, mode="read-only") for name in names]
-    zero, other = sorted(found, key=lambda run: run["x"].fetch())
-    assert (zero["sys/state"].fetch(), zero["later"].fetch()) == ("completed", 1)
-    assert other["sys/state"].fetch() == "interrupted"
-    assert not other.exists("later")
-    assert not other.exists("texts")
-    assert [len(run["loss"].fetch_values()) for run in (zero, other)] == [2, 1]
-    assert done.stderr.count("turned out to be rank 1") == 1
-    assert other["sys/id"].fetch() in done.stderr
 
 
 TRAINING = """

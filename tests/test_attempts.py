@@ -212,34 +212,3 @@ def test_a_restarted_job_goes_on_with_its_run(start):
     assert run["a"].fetch_points().step.tolist() == [1, 2, 3]
     assert sorted(header["attempt"] for header in journals.headers(run)) == [0, 1, 2]
     assert start(again(2), 3, "--fold=1") != first  # another command line
-
-
-SPAWNED = """
-import multiprocessing, os, sys
-import seamark
-
-def work(name):
-    with seamark.init_run(custom_run_id=None, capture=dict(signals=False)) as run:
-        run[name] = 1
-        print(name, run.id, flush=True)
-
-if __name__ == "__main__":
-    work("parent")
-    for method in ("fork", "spawn"):
-        child = multiprocessing.get_context(method).Process(target=work, args=(method,))
-        child.start()
-        child.join()
-"""
-
-
-@pytest.mark.once
-def test_the_first_run_of_a_child_is_not_taken_for_that_of_its_parent():
-    Path("spawned.py").write_text(SPAWNED)
-
-    def ids(environment):
-        words, env = [sys.executable, "spawned.py"], {**os.environ, **environment}
-        done = subprocess.run(words, env=env, stdout=subprocess.PIPE, timeout=240, check=True)
-        return dict(line.split() for line in done.stdout.splitlines())
-
-    assert ids(SLURM) == ids(again(1))
-    assert len(list(Path(".seamark/default").iterdir())) == 3

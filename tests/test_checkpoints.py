@@ -66,22 +66,6 @@ def test_names_are_paths_below_the_folder():
         assert checkpoint_name(location, folder) == name, (location, folder)
 
 
-def test_fingerprints_tell_versions_of_files_links_and_folders_apart():
-    path = save("a.ckpt")
-    first = fingerprint(path)
-    Path("link").symlink_to(path)
-    assert first is not None
-    assert fingerprint("link") == first
-    os.utime(path, ns=(1, 1))
-    assert fingerprint(path) != first
-    deep = save("folder.ckpt/deep/0.distcp")
-    folder = fingerprint("kept/folder.ckpt")
-    Path(deep).write_text("longer than before")
-    assert fingerprint("kept/folder.ckpt") not in {None, folder}
-    assert fingerprint("nothing") is None
-    assert fingerprint(path + "/below") is None
-
-
 def test_a_named_file_is_recorded_once_it_exists(run, files):
     update(files, save("a.ckpt"), save("a.pt"), str(Path("kept/late.ckpt").absolute()))
     assert len(names(run)) == 2  # of two files with one name neither hides the other
@@ -194,15 +178,6 @@ def test_a_file_that_cannot_be_looked_at_is_warned_about(run, caplog):
     assert "bad.ckpt" in caplog.text
 
 
-def test_a_file_may_go_away_while_it_is_taken(run, files, monkeypatch):
-    path = save("a.ckpt")
-    update(files, path)
-    monkeypatch.setattr(files, "_probe", lambda location: object())
-    Path(path).unlink()
-    update(files)
-    assert names(run) == {}
-
-
 def test_a_file_outside_of_the_folder_is_recorded_under_its_file_name(run, files):
     outside, same = save("../outside.ckpt"), save("../other/a.ckpt")
     again, gone = save("../more/a.ckpt"), str(Path("gone/b.ckpt").absolute())
@@ -212,21 +187,6 @@ def test_a_file_outside_of_the_folder_is_recorded_under_its_file_name(run, files
     Path(outside).unlink()
     update(files, save("a.ckpt"), same, again)
     assert "outside" not in names(run)
-
-
-def test_a_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
-    """While the disk is full, files go away whose records stay; they go when there is room."""
-    path = save("a.ckpt")
-    update(files, path)
-    run.wait()
-    with monkeypatch.context() as patched:
-        patched.setattr(run.session.recorder.values, "record_op", lambda op: None)
-        Path(path).unlink()
-        for _ in range(4):
-            update(files)
-    assert sorted(names(run)) == ["a"]
-    files.settle()
-    assert names(run) == {}
 
 
 def test_a_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):

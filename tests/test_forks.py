@@ -167,17 +167,6 @@ def test_runs_that_were_forked_from_each_other_are_read_once_each():
         assert f"forked from a run that is not here, '{parent}'" in told
 
 
-def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch):
-    monkeypatch.setattr("seamark.store.read.inherited.GENERATIONS", 3)
-    runs: list[str] = []
-    for at in range(7):
-        with record(runs[-1] if runs else None, at - 1) as run:
-            run.log_metrics({"loss": float(at)}, at)
-        runs.append(run.id)
-    assert [step for step, _ in values(opened(runs[-1]), "loss")] == [3.0, 4.0, 5.0, 6.0]
-    assert [step for step, _ in values(opened(runs[2]), "loss")] == [0.0, 1.0, 2.0]
-
-
 def test_a_long_fork_is_read_like_a_run_that_recorded_all_of_it():
     pytest.importorskip("pandas")
     whole = np.random.default_rng(7).normal(size=60_000)

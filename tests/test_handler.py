@@ -252,28 +252,6 @@ def test_points_keep_their_steps_and_times(run, again):
     assert types == ["float_series", "string_series", "histogram_series"]
 
 
-@pytest.mark.parametrize("point", ["text", Histogram([0, 1], [2])], ids=["texts", "histograms"])
-def test_points_of_one_call_are_one_write(run, again, monkeypatch, point):
-    """A mapping and a sequence of texts or histograms; numbers beside them are one row."""
-    run["begun"].append(0.0)
-    writes, write, me = [], os.write, threading.get_ident()
-
-    def counted(fd, data):
-        if threading.get_ident() == me:  # a heartbeat is another thread's
-            writes.append(len(data))
-        return write(fd, data)
-
-    monkeypatch.setattr(os, "write", counted)
-    run["all"].append({"a": point, "b": point, "x": 1.0, "y": 2.0}, step=3)
-    assert len(writes) == 2
-    run["all/a"].extend([point] * 1050)
-    assert len(writes) == 4
-    monkeypatch.undo()
-    points = [(op["path"], point[0]) for op in ops(run) for point in op.get("points", ())]
-    assert points == [("all/a", 3), ("all/b", 3), *[("all/a", step) for step in range(4, 1054)]]
-    assert [again()[f"all/{path}"].fetch_points().step.tolist() for path in "xy"] == [[3], [3]]
-
-
 def test_a_file_series_holds_files_of_memory_disk_and_images(run, again, tmp_path):
     (tmp_path / "plot.svg").write_text("<svg/>")
     run["images"].append(File(str(tmp_path / "plot.svg")), step=1, name="plot")

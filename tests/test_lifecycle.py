@@ -140,18 +140,6 @@ def test_exit_handlers_of_a_training_record_before_its_run_ends(tmp_path, in_pyt
     assert (tmp_path / "copy").stat().st_size == SMALL + 1
 
 
-def test_a_run_that_was_stopped_is_not_owned_and_stays_stopped(tmp_path):
-    with init_run("p", root=tmp_path, **QUIET) as run:
-        run["a"] = 1
-    with init_run("p", root=tmp_path, with_id=run.id, **QUIET) as run:
-        run["b"] = 1
-    threads = threading.enumerate()
-    run.session.own()
-    assert threading.enumerate() == threads  # no capture has begun
-    with pytest.raises(InactiveRunError):
-        run["c"] = 1
-
-
 def test_reads_of_a_silent_rank_are_empty_and_never_raise(tmp_path, monkeypatch):
     """Code that every rank runs is not to end on some of them."""
     pytest.importorskip("pandas")
@@ -295,21 +283,6 @@ def test_a_heartbeat_finds_out_that_a_process_is_another_rank(tmp_path, monkeypa
     assert caplog.text.count("turned out to be rank 1") == 1
     advice = "With ranks='all' call init_run() after init_process_group()"
     assert caplog.text.count(advice) == (ranks == "all")
-
-
-def test_a_copy_that_turns_out_to_be_another_rank_leaves_the_state(tmp_path, monkeypatch):
-    run = init_run("p", root=tmp_path, **QUIET)
-    run.log_metrics({"loss": 1.0}, 0)
-    late = pickle.loads(pickle.dumps(run))
-    late["b"] = 1
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    late.stop()
-    monkeypatch.delenv("RANK")
-    monkeypatch.delenv("WORLD_SIZE")
-    assert state_of(tmp_path, run.id) == "running"
-    run.stop()
-    assert state_of(tmp_path, run.id) == "completed"
 
 
 def test_a_point_of_a_pickled_copy_does_not_make_an_opened_run_go_on(tmp_path):

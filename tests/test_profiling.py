@@ -25,11 +25,6 @@ def filled(durations, *, epoch_length=10, **given):
     return samples
 
 
-def test_position_keeps_epoch_and_iteration():
-    for parts in ((0, 0), (1, 1), (7, 10**10), (10**7, 3)):
-        assert profiling.position_parts(profiling.position(*parts)) == parts
-
-
 @pytest.mark.parametrize(
     ("durations", "expected"),
     [
@@ -78,22 +73,6 @@ def test_long_runs_keep_an_even_sample_with_true_positions():
     assert (found.count, found.max_iteration) == (size, size)
     assert found.total_s == size * (size + 1) / 2 / 1e9
     assert found.p95_s == pytest.approx(0.95 * size / 1e9, rel=1e-3)
-
-
-@pytest.mark.parametrize(("period", "slow"), [(2, 1), (50, 7)])
-def test_a_rhythm_is_kept_as_often_as_it_is_there(period, slow):
-    """Every second, fourth, ... row could be all of the slow ones, or none of them."""
-    size = 8 * profiling.SAMPLE_LIMIT
-    samples = empty()
-    for start in range(0, size, 1 << 16):
-        numbers = range(start, start + (1 << 16))
-        samples.waiting.extend(
-            value for n in numbers for value in (n, 900 if n % period == slow else 100)
-        )
-        samples.flush()
-    _, _, values = samples.rows()
-    assert profiling.SAMPLE_LIMIT / 2 <= len(values) <= profiling.SAMPLE_LIMIT
-    assert (values == 900).mean() == pytest.approx(1 / period, rel=0.05)
 
 
 def test_durations_without_what_is_timed_elsewhere_go_by_pickle():

@@ -214,20 +214,6 @@ def test_blocks_of_threads_are_not_nested(run):
     assert sorted(run["chronos"]) == ["work"]
 
 
-def test_blocks_of_generators_may_end_in_another_order(run, block_clock):
-    def rows():
-        with run.chrono("rows"):
-            yield 1
-
-    one = rows()
-    next(one)
-    with run.chrono("other"):
-        block_clock(1.0)
-        one.close()
-        block_clock(2.0)
-    assert sums(run, "rows", "rows/other") == [(1, 1.0), (1, 3.0)]
-
-
 def test_on_start_is_not_timed_and_on_end_is(run, block_clock):
     with run.chrono("a", on_start=lambda: block_clock(4.0), on_end=lambda: block_clock(8.0)):
         block_clock(1.0)

@@ -626,19 +626,3 @@ def test_each_call_is_one_write_to_one_journal_without_sync_and_no_database_is_o
     opened = [arguments for _, call, arguments in calls if call.startswith("open")]
     assert any("/journal/" in name for name in opened)
     assert not [name for name in opened if DATABASE.search(name)]
-
-
-def test_each_call_is_one_write_by_the_count_of_the_kernel():
-    """Also where there is no strace."""
-    account = Path(f"/proc/self/task/{threading.get_native_id()}/io")
-    if not account.exists():
-        pytest.skip("this kernel does not count system calls of threads")
-
-    def writes():
-        return int(re.search(r"syscw: (\d+)", account.read_text())[1])
-
-    with init_run() as run:
-        before = writes()
-        for step in range(CALLS):
-            run.log_metrics({"loss": 1.0, "accuracy": 0.5}, step)
-        assert writes() - before == CALLS

@@ -161,19 +161,6 @@ def test_callbacks_of_one_state_key_have_a_namespace_for_each_folder(run):
     assert paths == [f"{space}/checkpoints/last" for space in spaces]
 
 
-def test_saved_files_are_measured_again_at_the_end_of_the_process(run, monkeypatch):
-    ends = []
-    monkeypatch.setattr("atexit.register", ends.append)
-    found, path = Checkpoints(run, "model", keep=False), save("a/last")
-    for _ in range(3):
-        found.saved(callback("a", last_model_path=path))
-    Path(path).write_text("more")
-    (end,) = (one for one in ends if "settle" in one.__name__)
-    end()
-    (file,) = run.session.recorded.attributes("model")
-    assert file.value["size"] == 4
-
-
 def test_callbacks_with_unexpected_attributes_are_accepted(run):
     found = Checkpoints(run, "model", keep=False)
     found.saved(object())

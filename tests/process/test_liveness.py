@@ -126,26 +126,6 @@ def test_kernel_log_is_not_believed_about_a_reused_pid_or_another_namespace(
     assert crash(pid_namespace=FIRST - 5).reason == "process gone"
 
 
-def test_rest_of_the_kernel_log_counts_if_a_record_is_overwritten(
-    tmp_path, header, crash, monkeypatch
-):
-    class Overwritten(io.FileIO):
-        reads = 0
-
-        def read(self, size=-1):
-            self.reads += 1
-            if self.reads == 1:
-                raise BrokenPipeError
-            return super().read(size)
-
-    def open_log(fd, mode, **_):
-        return Overwritten(fd, mode)
-
-    kernel_log(tmp_path, (9, KILLED.format(pid=header["pid"])))
-    monkeypatch.setattr("seamark.process.liveness.os.fdopen", open_log)
-    assert crash().reason == "out of memory"
-
-
 @pytest.mark.parametrize("version", [1, 2])
 def test_counter_of_the_group_that_rose_makes_lack_of_memory_likely(tmp_path, crash, version):
     noted = group(tmp_path, GROUPS, 2, version=version)
@@ -155,16 +135,6 @@ def test_counter_of_the_group_that_rose_makes_lack_of_memory_likely(tmp_path, cr
     assert (found.reason, found.detail) == ("likely out of memory", "")
     path, inode, _ = noted  # a container that is started again counts from 0
     assert crash(cgroup=[[path, inode + 1, 0]]).reason == "process gone"
-
-
-def test_group_above_is_a_hint_where_the_own_one_is_gone(tmp_path, crash):
-    """Others are in there too: the reason stays what is known."""
-    noted = [["docker/gone", 5, 0], group(tmp_path, "docker", 4)]
-    assert crash(cgroup=noted).detail == ""
-    group(tmp_path, "docker", 5)
-    found = crash(cgroup=noted)
-    assert found.reason == "process gone"
-    assert "because there was no memory left" in found.detail
 
 
 @pytest.mark.parametrize(

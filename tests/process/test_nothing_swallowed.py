@@ -123,13 +123,6 @@ def test_interrupt_is_heard_where_values_and_ranks_are_looked_at(work):
     strike_everywhere(lambda: work)
 
 
-def test_interrupt_is_heard_where_tensors_are_looked_at():
-    torch = pytest.importorskip("torch")
-    tensors = {"a": torch.ones(3), "b": torch.ones(2, dtype=torch.complex64)}
-    strike_everywhere(lambda: lambda: histograms(tensors, 4))
-    strike_everywhere(lambda: lambda: to_floats({"a": torch.tensor(1.0), **tensors}))
-
-
 @some_or_all
 def test_interrupt_is_heard_in_the_journal_and_loses_nothing(tmp_path, every):
     writers: list[JournalWriter] = []

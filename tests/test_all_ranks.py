@@ -93,7 +93,6 @@ EVERY_VERB = """
         record = TimesInRun(run["fold"])
         record.row(0, [times], 0)
         record.summary([], Breakdown((("act", 1.0),), 1.0, 1))
-        assert rank == 0 or "matplotlib" not in sys.modules  # nobody would see the picture
         run["value"] = rank
         run["set"].add(f"rank {rank}")
         run["file"].upload(File.from_content(f"{rank}", extension="txt"))
@@ -106,10 +105,6 @@ EVERY_VERB = """
         run["cleared"].append(1)
         run["cleared"].clear()
         run["cleared"].append(2)
-        if not (child := os.fork()):  # a worker of a data loader, say
-            run.log_metrics({"helper": 0}, 0)
-            os._exit(0)
-        os.waitpid(child, 0)
         print(run.id, run.session.speaks_for_all, run.session.recording)
 """
 
@@ -120,7 +115,7 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(forks, tmp_path):
     said = [each.split() for each in on_ranks(forks, EVERY_VERB, str(tmp_path))]
     run = opened(tmp_path)
     assert said == [[run.id, "True", "True"], [run.id, "False", "True"]]
-    shared = ["acc", "both/a", "both/b", "cleared", "helper", "loss", "many", "numbered", "one"]
+    shared = ["acc", "both/a", "both/b", "cleared", "loss", "many", "numbered", "one"]
     shared += ["train/x"]
     others = [f"ranks/1/{path}" for path in [*shared, "gone"]]
     own = ["training/own", "training/ranks/1/own"]
@@ -195,44 +190,6 @@ def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
         run.stop()
     assert series_paths(run) == ["loss", "ranks/1/loss"]
     assert {rank: one["owner"] for rank, one in headers(run).items()} == {0: True, 1: False}
-
-
-def test_a_forked_process_may_be_another_rank(forks, tmp_path):
-    cases = [(ranks, begun) for ranks in ("zero", "all") for begun in (False, True)]
-    code = f"""
-        for ranks, begun in {cases}:
-            run = init_run("p", root=sys.argv[1], custom_run_id=f"{{ranks}} {{begun}}",
-                           ranks=ranks, **quiet)
-            if begun:
-                run.log_metrics({{"loss": 0}}, 0)
-                run["value"] = "parent"
-            children = []
-            for rank in (1, 2):
-                if not (child := os.fork()):
-                    os.environ.update(RANK=str(rank), WORLD_SIZE="3")
-                    for step in range(3):
-                        run.log_metrics({{"loss": rank}}, step)
-                    run["text"].append(str(rank))
-                    run["value"] = rank
-                    run.stop()
-                    os._exit(0)
-                children.append(child)
-            for child in children:
-                assert os.waitpid(child, 0)[1] == 0
-            run.log_metrics({{"loss": 0}}, 1)
-            run.stop()
-    """
-    (done,) = forks.run(HEAD + textwrap.dedent(code), str(tmp_path), environments=[{}])
-    assert done.code == 0, done.stderr
-    for ranks, begun in cases:
-        run = opened(tmp_path, custom_run_id=f"{ranks} {begun}")
-        others = ["ranks/1/loss", "ranks/2/loss"] if ranks == "all" else []
-        assert series_paths(run) == ["loss", *others]
-        assert values(run, "loss") == ([0, 0] if begun else [0])
-        for path in others:
-            assert run[path].fetch_points().step.tolist() == [0, 1, 2]
-        assert run.exists("value") is begun
-        assert run["sys/state"].fetch() == "completed"
 
 
 def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, caplog):
@@ -380,13 +337,10 @@ import json
 from pathlib import Path
 import torch
 from torch import distributed as dist
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel
 import seamark
 
 def wrapped(kind, net):
-    if kind == "fully_shard":
-        fully_shard(net)
-        return net
     if kind == "fsdp":
         return FullyShardedDataParallel(net, device_id=torch.device("cpu"))
     return torch.nn.parallel.DistributedDataParallel(net)
@@ -406,31 +360,25 @@ def train(kind, **given):
             loss.backward()
             optimizer.step()
             run.log_metrics({"train/loss": loss}, step=step)
-            run["train/text"].append(f"rank {rank}", step=step)
-            seen.append([step, loss.item()])
+            seen.append(loss.item())
         run["note"].upload(seamark.types.File.from_content(f"rank {rank}"))
     Path(f"{kind}-{rank}.json").write_text(json.dumps([run.id, seen]))
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-for kind in ("ddp", "fsdp", "fully_shard"):
-    train(kind)
+train("ddp")
+train("fsdp")
 train("everyone", ranks="all")
 dist.destroy_process_group()
 """
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "training.py"]
 
 
-def points_of(run, path):
-    found = run[path].fetch_points()
-    return [list(point) for point in zip(found.step.tolist(), found.value.tolist(), strict=True)]
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.once
 @pytest.mark.slow
 def test_one_run_for_each_training_under_torchrun():
-    """DDP, FSDP and fully_shard: rank 0 records, and no training asks which rank it is.
+    """DDP and FSDP: rank 0 records, and no training asks which rank it is.
 
     With ``ranks="all"`` rank 1's series stand beside those.
     """
@@ -449,10 +397,8 @@ def test_one_run_for_each_training_under_torchrun():
             json.loads(Path(f"{kind}-{rank}.json").read_text()) for rank in range(2)
         )
         assert run.id == ours
-        assert points_of(run, "train/loss") == series
+        assert values(run, "train/loss") == series
         assert len(series) == 5
-        texts = [point.text for point in run.session.recorded.view().texts("train/text")]
-        assert texts == ["rank 0"] * 5
         paths = ("parameters", "sys/tags", "sys/state", "distributed")
         assert [run[path].fetch() for path in paths] == [
             *({"lr": 0.1, "rank": 0}, {kind}, "completed"),
@@ -466,8 +412,8 @@ def test_one_run_for_each_training_under_torchrun():
         )
         if kind == "everyone":
             assert theirs == ours
-            assert points_of(run, "ranks/1/train/loss") == other_series
-    assert sorted(kinds) == ["ddp", "everyone", "fsdp", "fully_shard"]
+            assert values(run, "ranks/1/train/loss") == other_series
+    assert sorted(kinds) == ["ddp", "everyone", "fsdp"]
 
 
 APART = """
@@ -552,40 +498,6 @@ def test_a_restarted_job_is_one_attempt_on_all_ranks(apart, tmp_path):
     assert run == other
     assert attempts(tmp_path, 0, run) == [0, 1, 2]
     assert attempts(tmp_path, 1, run) == [2]
-
-
-GOES_ON = """
-    join()
-    run = begin(ranks="all")
-    state = json.loads(os.environ["STATE"])
-    found = run.resumed(state) if state else run
-    found.log_metrics({"loss": rank}, 1)
-    print(json.dumps([found.id, found.checkpoint_state()]))
-    found.stop()
-    dist.barrier()
-"""
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_rank_0_decides_what_a_checkpoint_is_of(apart, tmp_path):
-    """All go over to its run as one attempt, though rank 1 has never seen it.
-
-    Where rank 0 does not see the run, all begin a new one.
-    """
-
-    def went_on(state):
-        return apart(GOES_ON, STATE=json.dumps(state))
-
-    (run, state), (other, _) = went_on(None)
-    assert run == other
-    assert [found for found, _ in went_on(state)] == [run, run]
-    (tmp_path / "root1").rename(tmp_path / "gone1")
-    assert [found for found, _ in went_on(state)] == [run, run]
-    assert (attempts(tmp_path, 0, run), attempts(tmp_path, 1, run)) == ([0, 1, 2], [2])
-    (tmp_path / "root0").rename(tmp_path / "gone0")
-    (new, _), (other, _) = went_on(state)
-    assert new == other != run
 
 
 @pytest.mark.once

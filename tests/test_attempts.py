@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import journals
@@ -61,34 +57,6 @@ def test_loading_a_checkpoint_hides_what_came_after_it():
     assert third["a"].fetch_points().value.tolist() == [1, 2, 3]
     assert third["a"].fetch_points().attempt.tolist() == [0, 1, 2]
     assert headers(third) == [(0, None), (1, state["positions"]), (2, later["positions"])]
-
-
-def test_a_pickled_copy_belongs_to_the_attempt_of_a_loaded_checkpoint():
-    """A spawned rank 0 opens the journal that names the positions; before that none is opened."""
-    with seamark.init_run(**QUIET) as run:
-        state = went_on(run)
-    before = len(run.folder.journals())
-    lazy = make_run(**QUIET).resumed(state)
-    assert len(run.folder.journals()) == before
-    copy = pickle.loads(pickle.dumps(lazy))
-    copy.log_metrics({"a": 2.0}, step=2)
-    copy.stop()
-    assert copy["a"].fetch_points().value.tolist() == [1, 2]
-
-
-def test_a_checkpoint_of_a_rank_that_does_not_record(monkeypatch):
-    """It names the same positions where it sees the journals, and hides nothing where not."""
-    with seamark.init_run(**QUIET) as run:
-        run.log_metrics({"a": 1.0}, step=1)
-        silent = pickle.loads(pickle.dumps(run))
-        elsewhere = make_run(**QUIET)
-        with monkeypatch.context() as patch:
-            patch.setenv("RANK", "1")
-            assert silent.checkpoint_state() == run.checkpoint_state()
-            assert elsewhere.checkpoint_state()["positions"] is None
-        state = run.checkpoint_state() | {"positions": None}
-        run.log_metrics({"a": 1.0}, step=2)
-    assert steps(resumed(state, a=2.0)) == [1, 2, 2]
 
 
 @pytest.mark.parametrize("state", [None, 3, {}, {"run": 1, "project": "p", "positions": {}}])
@@ -152,15 +120,6 @@ def test_a_run_whose_checkpoint_is_of_a_run_not_found_names_its_origin(caplog):
     assert run["origin"].fetch() == {"run_id": "gone0000", "project": "team/x"}
     with pytest.raises(RunNotFoundError, match="gone0000"):
         make_run(resume="must", **QUIET).resumed(state)
-
-
-def test_a_run_with_something_of_its_own_does_not_go_over_to_that_of_a_checkpoint():
-    with seamark.init_run(**QUIET) as first:
-        state = went_on(first)
-    with seamark.init_run(**QUIET) as own:
-        own["note"] = "mine"
-        assert own.resumed(state) is own
-    assert own["origin/run_id"].fetch() == first.id
 
 
 def test_evaluating_a_checkpoint_is_no_attempt():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -94,17 +92,6 @@ def test_a_file_is_removed_after_its_successor_was_named(run, files, keep):
     assert sorted(names(run)) == ["1", "2"]
 
 
-def test_a_file_that_the_callback_left_on_disk_stays_recorded(run, files):
-    for number in range(4):
-        update(files, save(f"{number}.ckpt"))
-    files.settle()
-    assert sorted(names(run)) == ["0", "1", "2", "3"]
-    Path("kept/0.ckpt").unlink()  # somebody else, long after
-    Path("kept/2.ckpt").unlink()
-    files.settle()
-    assert sorted(names(run)) == ["0", "1", "3"]
-
-
 def test_a_file_that_somebody_else_removes_stays_recorded(run, files, keep):
     one, two = save("1.ckpt", "one"), save("2.ckpt", "two")
     update(files, one, two)
@@ -187,26 +174,3 @@ def test_a_file_outside_of_the_folder_is_recorded_under_its_file_name(run, files
     Path(outside).unlink()
     update(files, save("a.ckpt"), same, again)
     assert "outside" not in names(run)
-
-
-def test_a_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
-    """A time limit means to stop the training, wherever it is; nothing was lost by that."""
-
-    def limit(*_):
-        raise TimeoutError
-
-    def interrupted(*_):
-        signal.raise_signal(signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, limit)
-    try:
-        files = CheckpointSet(run, "model/checkpoints", probe=interrupted)
-        with pytest.raises(TimeoutError):
-            update(files, save("1.ckpt"))
-        with seamark.init_run(with_id=run.id, **QUIET) as later:
-            later["begun"] = True
-            monkeypatch.setattr(later.session.recorded, "local_reader", interrupted)
-            with pytest.raises(TimeoutError):
-                CheckpointSet(later, "model/checkpoints").adopt("kept")
-    finally:
-        signal.signal(signal.SIGUSR1, before)

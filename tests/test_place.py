@@ -30,15 +30,6 @@ def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path, monkeypatch
         seamark.init_run(root="a\0b")
 
 
-def test_a_purged_run_is_not_started_again(tmp_path):
-    run = seamark.init_run(custom_run_id="k", root=tmp_path)
-    run.stop()
-    run.folder.purged_mark.parent.mkdir()
-    run.folder.purged_mark.touch()
-    with pytest.raises(ArgumentError, match="was purged"):
-        seamark.init_run(custom_run_id="k", root=tmp_path)
-
-
 def recorded(root, project="p", **given):
     with seamark.init_run(project, root=root, **QUIET, **given) as run:
         run["val/loss"].append(0.5)
@@ -83,15 +74,6 @@ def test_a_name_of_no_run_makes_none(tmp_path, word):
         with pytest.raises(RunNotFoundError, match="no run"):
             seamark.init_run("p", with_id=word, root=tmp_path, mode=mode)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_only_rank_0_raises_for_a_name_of_no_run(tmp_path, monkeypatch):
-    """It may not even see rank 0's disk; it holds a silent run, and makes nothing."""
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with seamark.init_run("p", with_id="no such run", root=tmp_path / "none") as run:
-        run["x"] = 1
-    assert not list(tmp_path.iterdir())
 
 
 def test_ranks_that_cannot_talk_need_a_whole_id(tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ import csv
 import math
 import pickle
 import statistics
-import threading
 
 import pytest
 
@@ -80,23 +79,6 @@ def test_durations_without_what_is_timed_elsewhere_go_by_pickle():
     samples.nested_ns = 40
     assert samples.stat().self_s == 60e-9
     assert pickle.loads(pickle.dumps(filled([1, 2]))).stat().count == 2
-
-
-def test_a_reader_in_another_thread_loses_nothing():
-    samples = empty()
-    stop = threading.Event()
-
-    def read():
-        while not stop.is_set():
-            samples.flush()
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    for number in range(50_000):
-        samples.waiting.extend((profiling.position(0, number), number))
-    stop.set()
-    thread.join()
-    assert samples.stat().total_s == sum(range(50_000)) / 1e9
 
 
 def test_long_layout_has_a_row_for_each_duration(tmp_path):

@@ -118,23 +118,11 @@ def test_every_makes_the_first_call_some_others_and_the_last(monkeypatch):
     assert made[3:] == [10, 12, 14]
     timed.flush()
     assert made[-1] == 15
-    often = every()(made.append)
-    for at in range(21):
-        often(at)
-    assert made[-3:] == [0, 10, 20]
     for given in ({"calls": 1, "seconds": 1}, {"calls": 0}, {"calls": 1.5}, {"seconds": -1}):
         with pytest.raises(ArgumentError, match="every: "):
             every(**given)
     with pytest.raises(ArgumentError, match="every: expected a function"):
         every(calls=2)(3)
-
-    class Holder:
-        @every(calls=2)
-        def method(self):
-            """Do nothing."""
-
-    with pytest.raises(ArgumentError, match="got a method"):
-        Holder().method()
 
 
 @pytest.fixture
@@ -227,10 +215,7 @@ def test_a_mistake_is_refused_where_it_is_made(run):
     async def later():
         pass
 
-    def numbers():
-        yield 1
-
-    for name in ("", "a//b", "/a", 3):
+    for name in ("", "a//b", 3):
         with pytest.raises(PathError, match="path: expected"):
             run.chrono(name)
     for given, complaint in (
@@ -242,7 +227,6 @@ def test_a_mistake_is_refused_where_it_is_made(run):
             run.chrono("a", **given)
     for function, complaint in (
         (later, "does not run when it is called"),
-        (numbers, "does not run when it is called"),
         (3, "expected a function to decorate"),
     ):
         with pytest.raises(ArgumentError, match=complaint):

@@ -46,7 +46,6 @@ ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int
     ("runs of one process are told apart by their order", AGAIN, MINE._replace(ordinal=1), [left("a"), left("b", ordinal=1), left("c", ordinal=2)], ("b", 1)),
     ("runs of a process and of its children are told apart", AGAIN, MINE._replace(process="Process-1"), [left("a"), left("b", process="Process-1")], ("b", 1)),
     ("scripts of one job are told apart by their command lines", AGAIN, MINE, [left("a"), left("b", argv=OTHER_FOLD)], ("a", 1)),
-    ("another command line begins a run", AGAIN, MINE, [left("a", argv=OTHER_FOLD)], NOTHING),
     ("a command line that changed goes on with its own run from then on", TWICE, MINE, [left("a", argv=OTHER_FOLD), left("b", restarts=1)], ("b", 1)),
     ("the newest run is the one that began last, whatever its id", AGAIN, MINE, [left("v"), left("a"), left("k")], ("k", 1)),
     ("a run that this restart goes on with already is not taken a second time", AGAIN, MINE, [left("a"), left("b"), left("b", **NEXT)], ("a", 1)),

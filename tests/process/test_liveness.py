@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -93,12 +92,7 @@ SEGFAULT = "python[{pid}]: segfault at 0 ip 00007f6a2c sp 00007ffd1 error 4 in l
         (KILLED.replace("{pid}", "{other}"), "process gone"),
         # The name that somebody gave a process says nothing.
         ("[usb 1-1: Killed process {pid} (python)?", "process gone"),
-        ("[a: Killed process {pid} (x)[{pid}]: segfault in words", "process gone"),
         (KILLED.replace("{pid} (python)", "{other} (Killed process {pid} (x)"), "process gone"),
-        (
-            MEMCG.replace("{pid}", "{other}").replace("task=python", "task=x,pid={pid},uid=0"),
-            "process gone",
-        ),
     ],
 )
 def test_kernel_log_says_why_this_process_and_no_other_was_killed(
@@ -137,22 +131,12 @@ def test_counter_of_the_group_that_rose_makes_lack_of_memory_likely(tmp_path, cr
     assert crash(cgroup=[[path, inode + 1, 0]]).reason == "process gone"
 
 
-@pytest.mark.parametrize(
-    "noted",
-    [
-        *("text", {"a": 1}, [["../../../etc", 1, 0]], [["/etc", 1, 0]], [[None, None, None]], [[]]),
-        [["docker", "x", "y"]],
-    ],
-)
-def test_malformed_groups_raise_nothing(tmp_path, crash, noted):
-    group(tmp_path, "docker", 7)
-    assert crash(cgroup=noted).reason in ("process gone", "heartbeat lost")
-
-
-@pytest.mark.parametrize("value", [None, "", -1, 1e308, [], {}, True, 10**30])
 @pytest.mark.parametrize("key", ["pid", "start", "boot", "host", "pid_namespace", "cgroup"])
-def test_malformed_header_raises_nothing(crash, key, value):
-    assert isinstance(crash(**{key: value}), Crash)
+def test_malformed_header_raises_nothing(tmp_path, crash, key):
+    group(tmp_path, "docker", 7)
+    groups = [[["../../../etc", 1, 0]], [["/etc", 1, 0]], [[None, None, None]], [[]]]
+    for value in (None, "", -1, 1e308, [], {}, True, 10**30, *groups, [["docker", "x", "y"]]):
+        assert isinstance(crash(**{key: value}), Crash)
 
 
 def test_restart_of_the_host_is_the_reason_where_boots_are_known(tmp_path, crash):

@@ -97,13 +97,6 @@ def test_rank_of_horovod_is_checked_without_asking_for_every_source(monkeypatch)
     assert [holds(), holds(), holds()] == [True, False, False]  # then it raises: it was shut down
 
 
-def test_rank_is_never_remembered(monkeypatch):
-    monkeypatch.delenv("RANK", raising=False)
-    assert current_rank().rank == 0
-    monkeypatch.setenv("RANK", "1")
-    assert current_rank().rank == 1
-
-
 def test_rank_of_rank_zero_only_counts_unless_it_is_zero(monkeypatch):
     """Zero is also what it says before it was told; under Horovod it says so in every process."""
     function = types.SimpleNamespace(rank=0)

@@ -72,7 +72,6 @@ def values(run, path, **how):
 
 
 EVERY_VERB = """
-    from seamark.profiling import Breakdown, Durations, TimesInRun
     from seamark.types import File, Histogram
     root, given = sys.argv[1], {"custom_run_id": "one", "ranks": "all", **quiet}
     with init_run("p", root=root, name="n", tags=["t"], params={"lr": 0.1}, **given) as run:
@@ -88,11 +87,6 @@ EVERY_VERB = """
         run["hist"].append(Histogram([0, 1], [rank]))
         run["pictures"].append(File.from_content(f"{rank}", extension="txt"))
         run[f"{run.session.series_base('training')}/own"].append(1.5)
-        times = Durations("action", "act")
-        times.waiting.extend((0, 5))
-        record = TimesInRun(run["fold"])
-        record.row(0, [times], 0)
-        record.summary([], Breakdown((("act", 1.0),), 1.0, 1))
         run["value"] = rank
         run["set"].add(f"rank {rank}")
         run["file"].upload(File.from_content(f"{rank}", extension="txt"))
@@ -119,7 +113,6 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(forks, tmp_path):
     shared += ["train/x"]
     others = [f"ranks/1/{path}" for path in [*shared, "gone"]]
     own = ["training/own", "training/ranks/1/own"]
-    own += ["fold/profiling/act_s", "fold/ranks/1/profiling/act_s"]
     assert series_paths(run) == sorted([*shared, *others, *own])
     assert values(run, "loss") == [0, 1, 2]
     assert values(run, "ranks/1/loss") == [10, 11, 12]
@@ -133,7 +126,6 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(forks, tmp_path):
     assert kept["sha256"] == hashlib.sha256(b"1").hexdigest()
     assert (run["value"].fetch(), run["names/rank"].fetch()) == (0, 0)
     assert (run["set"].fetch(), run["sys/tags"].fetch()) == ({"rank 0"}, {"t"})
-    assert "act" in run["fold/profiling/largest_cost"].fetch()
     assert run["sys/state"].fetch() == "completed"
     assert not run.exists("monitoring/seamark")
     assert not run.exists("ranks/1/value")

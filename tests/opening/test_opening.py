@@ -17,7 +17,6 @@ import pytest
 
 from seamark.errors import (
     ArgumentError,
-    DuplicateRunError,
     RunExistsError,
     RunNotFoundError,
     SeamarkError,
@@ -124,21 +123,14 @@ ROWS: tuple[Row, ...] = (
     # What is recorded where
     ("a run without a name gets an id of its own, and knows which run of its job it is",
         {}, {}, {"run": NEW, "project": "p", "refusal": None, "asked": [], "seen": [], "job_run": JOB, "continues": False}),
-    ("processes with one custom_run_id record one run, which belongs to no place in the job",
-        {"custom_run_id": "nightly"}, {}, {"run": by_custom_id("nightly"), "refusal": None, "job_run": None, "continues": False}),
     ("with_id finds a run by its id", {"with_id": ID}, FOUND, {"run": ID, "refusal": None}),
-    ("with_id finds a run of another project", {"with_id": f"q/{ID}"}, {"found": folder(ID, "q"), "here": {ID: HERE}}, {"project": "q", "refusal": None}),
-    ("with_id of a run that is nowhere is an error", {"with_id": ID}, {}, {"run": ID, "refusal": NOWHERE}),
     ("'latest' is nobody's id", {"with_id": "latest"}, {}, {"run": hashed_run_id("p", "with_id\0latest"), "refusal": NOWHERE}),
     ("a name that may mean several runs is an error", {"with_id": "otter"}, {"found": ArgumentError("any of 2")}, {"refusal": (ArgumentError, "any of 2")}),
     ("a run whose folder is a link is not followed", {"with_id": ID}, {"found": folder(ID), "here": {ID: LINKED}}, {"refusal": (RunNotFoundError, "is a link, not followed")}),
     ("a run that went away meanwhile is an error", {"with_id": ID}, {"found": folder(ID)}, {"refusal": (RunNotFoundError, "seamark ls lists the runs")}),
     ("a purged run cannot be recorded again", {"custom_run_id": "nightly"}, {"here": {by_custom_id("nightly"): PURGED}}, {"refusal": (ArgumentError, "was purged")}),
-    ("a run that is there goes on, by its custom_run_id", {"custom_run_id": "nightly"}, {"here": {by_custom_id("nightly"): HERE}}, {"refusal": None}),
     # mode
     ("mode='read-only' reads a run that exists", {"with_id": ID, "mode": "read-only"}, FOUND, {"run": ID, "refusal": None, "job_run": None}),
-    ("mode='read-only' of a run that does not exist is an error",
-        {"custom_run_id": "x", "mode": "read-only"}, {"found": folder(by_custom_id("x"))}, {"refusal": (RunNotFoundError, "no run")}),
     ("mode='read-only' with a custom_run_id asks the place that is read",
         {"custom_run_id": "x", "mode": "read-only"}, {"found": RunNotFoundError("not there")}, {"asked": ["find"], "refusal": (RunNotFoundError, "not there")}),
     ("a restarted job that only reads begins no attempt", {"with_id": ID, "mode": "read-only"}, {**FOUND, "restarts": 1, "job": (None, Attempt(1, None))}, {"begun": None}),
@@ -202,8 +194,6 @@ ROWS: tuple[Row, ...] = (
         {**PARAMS, "on_duplicate": "reuse"}, {"duplicate": OTHER, "here": {OTHER: HERE}}, {"run": OTHER, "owner": True, "refusal": None, "job_run": JOB}),
     ("on_duplicate='reuse' with owner=False does not own it",
         {**PARAMS, "on_duplicate": "reuse", "owner": False}, {"duplicate": OTHER, "here": {OTHER: HERE}}, {"run": OTHER, "owner": False}),
-    ("on_duplicate='reuse' without one begins a run", {**PARAMS, "on_duplicate": "reuse"}, {}, {"run": NEW, "owner": None, "asked": ["duplicate"]}),
-    ("on_duplicate='error' names the run that is the same", {**PARAMS, "on_duplicate": "error"}, {"duplicate": OTHER}, {"raises": (DuplicateRunError, OTHER)}),
     ("on_duplicate='reuse' resumes the same run from its server",
         {**PARAMS, "on_duplicate": "reuse", **SENT}, {"duplicate": OTHER, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "asked": ["duplicate", f"remotes for {OTHER}"]}),
     ("ranks above 0 look for no duplicate", {**PARAMS, "on_duplicate": "error"}, {"rank": 1, "duplicate": OTHER}, {"run": NEW, "asked": []}),

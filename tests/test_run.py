@@ -341,11 +341,21 @@ class Wild:
         raise RuntimeError(name)
 
 
+class WordlessError(Exception):
+    def __str__(self):
+        return self.args[0]  # which is no text
+
+
+class Broken(dict):
+    def items(self):
+        raise WordlessError(3)
+
+
 def test_log_metrics_never_raises(tmp_path):
     """Not for any argument, whether the run was started, is silent, for reading or stopped."""
     wild = Wild()
     rows: list[Any] = [None, 1, "a", [], {}, math.nan, math.inf, wild]
-    rows += [{1: 2}, {"a": None}, {"": 1}, {"a": wild}, {"sys/id": 1}]
+    rows += [{1: 2}, {"a": None}, {"": 1}, {"a": wild}, {"sys/id": 1}, Broken(a=1.0)]
     given = [(row, None, None) for row in rows]
     given += [("a", step, at) for step in (1, "a", math.nan, wild) for at in (None, "a", math.inf)]
     given += [("a", 1, wild), ("a", wild, wild)]

@@ -271,16 +271,14 @@ class RunModel:
         run.book.hidden |= {at for at, of in run.points if at >= offset and of < run.attempt}
         self.hold(worker, run, owner=True)
 
-    def document(self, asked, one):
-        return dict(asked.do("read_at", "run", one.project, one.name))
-
     def read(self):
         """Another process, or the same one, reads a run."""
         one = self.draw.choice(self.containers)
-        self.compare(one, self.document(self.workers[self.worker()], one))
+        self.compare(one, self.workers[self.worker()])
 
-    def compare(self, one, told):
-        """Compare what was read of a container with what must be there."""
+    def compare(self, one, asked):
+        """Compare what a worker reads of a container with what must be there."""
+        told = asked.do("read_at", "run", one.project, one.name)
         found = dict(told["attributes"])
         assert "monitoring/seamark/fold_errors" not in found
         assert "monitoring/seamark/dropped" not in found
@@ -302,7 +300,7 @@ class RunModel:
 
     def everything(self, asked):
         for one in self.containers:
-            self.compare(one, self.document(asked, one))
+            self.compare(one, asked)
 
     def end(self):
         """Read all of it: here, from the bytes alone, and from a copy."""

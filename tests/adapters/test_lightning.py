@@ -135,23 +135,14 @@ def test_secrets_are_hidden_in_hyperparameters_of_the_run_only():
     assert given == hyperparams
 
 
-def callback(folder, state_key="A", **given):
-    return SimpleNamespace(state_key=state_key, dirpath=str(Path(folder).absolute()), **given)
-
-
-def save(path):
-    Path(path).parent.mkdir(exist_ok=True)
-    Path(path).write_text("x")
-    return str(Path(path).absolute())
-
-
 def test_callbacks_with_unexpected_attributes_are_accepted(run):
     found = Checkpoints(run, "model", keep=False)
     found.saved(object())
     found.saved(SimpleNamespace(best_model_path=object(), last_model_path="", best_k_models=None))
-    one = save("a/one.ckpt")
-    odd = {"best_k_models": {Path(one): 0.5}, "best_model_path": one, "best_model_score": 0}
-    found.saved(callback("a", **odd))
+    one = Path("one.ckpt").absolute()
+    one.write_text("x")
+    odd = {"best_k_models": {one: 0.5}, "best_model_path": str(one), "best_model_score": 0}
+    found.saved(SimpleNamespace(state_key="A", dirpath=str(one.parent), **odd))
     found.settle()
     attributes = run.session.recorded.attributes("model")
     written = {one.path.rpartition("/")[2]: one.value for one in attributes}

@@ -73,7 +73,6 @@ class Answers:
     duplicate: str | None = None
     name: tuple[str | None, tuple[str, ...]] | SeamarkError = (None, (URL,))
     asked: list[str] = field(default_factory=list)
-    seen: list[str] = field(default_factory=list)
 
     def job_run(self) -> JobRun:
         return JOB
@@ -83,7 +82,6 @@ class Answers:
         return returned(self.found)
 
     def presence(self, folder: RunFolder) -> Presence:
-        self.seen.append(folder.run)
         return self.here.get(folder.run, Presence())
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
@@ -122,7 +120,7 @@ Row = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
 ROWS: tuple[Row, ...] = (
     # What is recorded where
     ("a run without a name gets an id of its own, and knows which run of its job it is",
-        {}, {}, {"run": NEW, "project": "p", "refusal": None, "asked": [], "seen": [], "job_run": JOB, "continues": False}),
+        {}, {}, {"run": NEW, "project": "p", "refusal": None, "asked": [], "job_run": JOB, "continues": False}),
     ("with_id finds a run by its id", {"with_id": ID}, FOUND, {"run": ID, "refusal": None}),
     ("'latest' is nobody's id", {"with_id": "latest"}, {}, {"run": hashed_run_id("p", "with_id\0latest"), "refusal": NOWHERE}),
     ("a name that may mean several runs is an error", {"with_id": "otter"}, {"found": ArgumentError("any of 2")}, {"refusal": (ArgumentError, "any of 2")}),
@@ -247,7 +245,6 @@ def decided(found, world, expected):
         "name": found.options.name,
         "remotes": found.options.remotes,
         "asked": world.asked,
-        "seen": world.seen,
         "warns": expected.get("warns"),
         **{key: getattr(found.origin, key) for key in ("begun", "continues", "job_run")},
     }

@@ -71,26 +71,18 @@ def test_restart(environment, job_run, journals, expected, tmp_path, monkeypatch
     assert found == (folder, None if attempt is None else Attempt(attempt, None))
 
 
-@pytest.mark.parametrize(
-    ("journals", "attempt"),
-    [
-        pytest.param([left("a", argv=OTHER_FOLD)], 1, id="of the job"),
-        pytest.param(
-            [left("a", job="another"), left("a", job="another", attempt=1)], None, id="no"
-        ),
-        pytest.param([left("a", job="another", attempt=4), left("a")], 5, id="of both"),
-    ],
-)
-def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(
-    journals, attempt, tmp_path, monkeypatch
-):
+def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(tmp_path, monkeypatch):
     """By whatever command line; after all attempts that the run knows."""
     for name, value in AGAIN.items():
         monkeypatch.setenv(name, value)
-    save(tmp_path, journals)
-    folder = RunFolder(tmp_path, "p", "a")
-    begun = None if attempt is None else Attempt(attempt, None)
-    assert restart_of(folder, None) == (folder, begun)
+    for run, journals, begun in (
+        ("a", [left("a", argv=OTHER_FOLD)], Attempt(1, None)),
+        ("b", [left("b", job="another"), left("b", job="another", attempt=1)], None),
+        ("c", [left("c", job="another", attempt=4), left("c")], Attempt(5, None)),
+    ):
+        save(tmp_path, journals)
+        folder = RunFolder(tmp_path, "p", run)
+        assert restart_of(folder, None) == (folder, begun)
 
 
 def save(root, journals):

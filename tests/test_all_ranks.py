@@ -72,7 +72,6 @@ def values(run, path, **how):
 
 
 EVERY_VERB = """
-    from seamark.profiling import Breakdown, Durations, TimesInRun
     from seamark.types import File, Histogram
     root, given = sys.argv[1], {"custom_run_id": "one", "ranks": "all", **quiet}
     with init_run("p", root=root, name="n", tags=["t"], params={"lr": 0.1}, **given) as run:
@@ -88,12 +87,6 @@ EVERY_VERB = """
         run["hist"].append(Histogram([0, 1], [rank]))
         run["pictures"].append(File.from_content(f"{rank}", extension="txt"))
         run[f"{run.session.series_base('training')}/own"].append(1.5)
-        times = Durations("action", "act")
-        times.waiting.extend((0, 5))
-        record = TimesInRun(run["fold"])
-        record.row(0, [times], 0)
-        record.summary([], Breakdown((("act", 1.0),), 1.0, 1))
-        assert rank == 0 or "matplotlib" not in sys.modules  # nobody would see the picture
         run["value"] = rank
         run["set"].add(f"rank {rank}")
         run["file"].upload(File.from_content(f"{rank}", extension="txt"))
@@ -106,10 +99,6 @@ EVERY_VERB = """
         run["cleared"].append(1)
         run["cleared"].clear()
         run["cleared"].append(2)
-        if not (child := os.fork()):  # a worker of a data loader, say
-            run.log_metrics({"helper": 0}, 0)
-            os._exit(0)
-        os.waitpid(child, 0)
         print(run.id, run.session.speaks_for_all, run.session.recording)
 """
 
@@ -120,11 +109,10 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(forks, tmp_path):
     said = [each.split() for each in on_ranks(forks, EVERY_VERB, str(tmp_path))]
     run = opened(tmp_path)
     assert said == [[run.id, "True", "True"], [run.id, "False", "True"]]
-    shared = ["acc", "both/a", "both/b", "cleared", "helper", "loss", "many", "numbered", "one"]
+    shared = ["acc", "both/a", "both/b", "cleared", "loss", "many", "numbered", "one"]
     shared += ["train/x"]
     others = [f"ranks/1/{path}" for path in [*shared, "gone"]]
     own = ["training/own", "training/ranks/1/own"]
-    own += ["fold/profiling/act_s", "fold/ranks/1/profiling/act_s"]
     assert series_paths(run) == sorted([*shared, *others, *own])
     assert values(run, "loss") == [0, 1, 2]
     assert values(run, "ranks/1/loss") == [10, 11, 12]
@@ -138,7 +126,6 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(forks, tmp_path):
     assert kept["sha256"] == hashlib.sha256(b"1").hexdigest()
     assert (run["value"].fetch(), run["names/rank"].fetch()) == (0, 0)
     assert (run["set"].fetch(), run["sys/tags"].fetch()) == ({"rank 0"}, {"t"})
-    assert "act" in run["fold/profiling/largest_cost"].fetch()
     assert run["sys/state"].fetch() == "completed"
     assert not run.exists("monitoring/seamark")
     assert not run.exists("ranks/1/value")
@@ -197,44 +184,6 @@ def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
     assert {rank: one["owner"] for rank, one in headers(run).items()} == {0: True, 1: False}
 
 
-def test_a_forked_process_may_be_another_rank(forks, tmp_path):
-    cases = [(ranks, begun) for ranks in ("zero", "all") for begun in (False, True)]
-    code = f"""
-        for ranks, begun in {cases}:
-            run = init_run("p", root=sys.argv[1], custom_run_id=f"{{ranks}} {{begun}}",
-                           ranks=ranks, **quiet)
-            if begun:
-                run.log_metrics({{"loss": 0}}, 0)
-                run["value"] = "parent"
-            children = []
-            for rank in (1, 2):
-                if not (child := os.fork()):
-                    os.environ.update(RANK=str(rank), WORLD_SIZE="3")
-                    for step in range(3):
-                        run.log_metrics({{"loss": rank}}, step)
-                    run["text"].append(str(rank))
-                    run["value"] = rank
-                    run.stop()
-                    os._exit(0)
-                children.append(child)
-            for child in children:
-                assert os.waitpid(child, 0)[1] == 0
-            run.log_metrics({{"loss": 0}}, 1)
-            run.stop()
-    """
-    (done,) = forks.run(HEAD + textwrap.dedent(code), str(tmp_path), environments=[{}])
-    assert done.code == 0, done.stderr
-    for ranks, begun in cases:
-        run = opened(tmp_path, custom_run_id=f"{ranks} {begun}")
-        others = ["ranks/1/loss", "ranks/2/loss"] if ranks == "all" else []
-        assert series_paths(run) == ["loss", *others]
-        assert values(run, "loss") == ([0, 0] if begun else [0])
-        for path in others:
-            assert run[path].fetch_points().step.tolist() == [0, 1, 2]
-        assert run.exists("value") is begun
-        assert run["sys/state"].fetch() == "completed"
-
-
 def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, caplog):
     become(1)
     with begin(tmp_path) as run:
@@ -275,45 +224,6 @@ def test_ranks_agree_over_a_process_group(torch_forks, tmp_path, disabled):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_loggers_agree_once_the_ranks_can_talk(torch_forks, tmp_path):
-    """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet."""
-    code = """
-        from seamark.errors import ArgumentError
-        from seamark.run.adapters import agreed_run
-        from seamark.run.run import make_run
-        given = {"project": "p", "root": sys.argv[1], **quiet}
-        lazy = make_run(ranks="all", **given)
-        silent = make_run(**given)
-        try:
-            lazy.session.agree()
-            raise AssertionError
-        except ArgumentError as error:
-            assert "init_process_group" in str(error)
-        assert lazy.session.recording == (os.environ["RANK"] == "0")  # whose id it will be
-        assert agreed_run(silent) is silent  # nobody else records
-        assert not os.path.exists(sys.argv[1])
-        dist = join()
-        if os.environ["RANK"] == "1":
-            lazy.log_metrics({"early": 1.0}, 0)
-            lazy["early"].append("x")
-            assert lazy.writer is None
-        assert agreed_run(agreed_run(lazy)) is lazy
-        for step in range(2):
-            lazy.log_metrics({"loss": 1.0}, step)
-        lazy.stop()
-        print(lazy.id)
-        assert agreed_run(silent).id == agreed_run(silent).id
-        dist.destroy_process_group()
-    """
-    said = on_ranks(torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
-    assert len(set(said)) == 1
-    run = opened(tmp_path / "root", with_id=said[0].strip())
-    assert series_paths(run) == ["loss", "ranks/1/loss", "ranks/2/loss"]
-    assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
-
-
-@pytest.mark.once
-@pytest.mark.thorough
 def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
     """As NCCL's before each process has chosen its device: another group is made for the moment."""
     code = """
@@ -332,23 +242,6 @@ def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
         dist.destroy_process_group()
     """
     assert on_ranks(torch_forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
-
-
-@pytest.mark.parametrize(
-    ("told", "changed"),
-    [({"RANK": "1", "WORLD_SIZE": "2"}, True), ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, False)],
-)
-def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypatch, told, changed):
-    """A variable that somebody may change is looked at each time; that of a launcher is not."""
-    with monkeypatch.context() as launched:
-        for name, value in told.items():
-            launched.setenv(name, value)
-        run = make_run(project="p", root=tmp_path, **QUIET)
-        run.log_metrics({"loss": 1.0}, 0)
-        run.log_metrics({"loss": 1.0}, 1)
-    run.log_metrics({"loss": 1.0}, 2)
-    assert (run.writer is not None) == changed
-    run.stop()
 
 
 @pytest.mark.parametrize(
@@ -431,66 +324,15 @@ def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_pa
         assert read[path].fetch_points().attempt.tolist() == [0, 2]
 
 
-LATE = f"""
-import os, sys, threading
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from seamark import init_run
-
-def work(rank):
-    run = init_run("p", root=sys.argv[1], **{QUIET!r})
-    run["x"] = rank
-    run.log_metrics({{"loss": rank}}, 0)
-    meet = "file://" + sys.argv[1] + "-meet"
-    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
-    dist.barrier()  # else one may be gone before the other is connected with it
-    run.session.recorder.writer._upkeep.keep(heartbeat=True)
-    for each in threading.enumerate():
-        if each.name == "seamark-late":
-            each.join()
-    assert run.session.recording == (rank == 0)
-    run["later"] = 1
-    run["texts"].append("later")
-    run.log_metrics({{"loss": rank}}, 1)
-    run.stop()
-    dist.destroy_process_group()
-    assert not rank or run["later"].fetch() is None
-
-if __name__ == "__main__":
-    mp.start_processes(work, nprocs=2, start_method="fork")
-"""
-
-
-@pytest.mark.once
-def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(torch_forks, tmp_path):
-    """At a heartbeat, or when it stops; it says so once, keeps what it has, and is silent then."""
-    root = tmp_path / "root"
-    (done,) = torch_forks.run(LATE, str(root), environments=[{}])
-    assert done.code == 0, done.stderr
-    names = [one.name for one in (root / "p").iterdir()]
-    found = [init_run("p", root=root, with_id=name, mode="read-only") for name in names]
-    zero, other = sorted(found, key=lambda run: run["x"].fetch())
-    assert (zero["sys/state"].fetch(), zero["later"].fetch()) == ("completed", 1)
-    assert other["sys/state"].fetch() == "interrupted"
-    assert not other.exists("later")
-    assert not other.exists("texts")
-    assert [len(run["loss"].fetch_values()) for run in (zero, other)] == [2, 1]
-    assert done.stderr.count("turned out to be rank 1") == 1
-    assert other["sys/id"].fetch() in done.stderr
-
-
 TRAINING = """
 import json
 from pathlib import Path
 import torch
 from torch import distributed as dist
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel
 import seamark
 
 def wrapped(kind, net):
-    if kind == "fully_shard":
-        fully_shard(net)
-        return net
     if kind == "fsdp":
         return FullyShardedDataParallel(net, device_id=torch.device("cpu"))
     return torch.nn.parallel.DistributedDataParallel(net)
@@ -510,31 +352,25 @@ def train(kind, **given):
             loss.backward()
             optimizer.step()
             run.log_metrics({"train/loss": loss}, step=step)
-            run["train/text"].append(f"rank {rank}", step=step)
-            seen.append([step, loss.item()])
+            seen.append(loss.item())
         run["note"].upload(seamark.types.File.from_content(f"rank {rank}"))
     Path(f"{kind}-{rank}.json").write_text(json.dumps([run.id, seen]))
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-for kind in ("ddp", "fsdp", "fully_shard"):
-    train(kind)
+train("ddp")
+train("fsdp")
 train("everyone", ranks="all")
 dist.destroy_process_group()
 """
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "training.py"]
 
 
-def points_of(run, path):
-    found = run[path].fetch_points()
-    return [list(point) for point in zip(found.step.tolist(), found.value.tolist(), strict=True)]
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.once
 @pytest.mark.slow
 def test_one_run_for_each_training_under_torchrun():
-    """DDP, FSDP and fully_shard: rank 0 records, and no training asks which rank it is.
+    """DDP and FSDP: rank 0 records, and no training asks which rank it is.
 
     With ``ranks="all"`` rank 1's series stand beside those.
     """
@@ -553,10 +389,8 @@ def test_one_run_for_each_training_under_torchrun():
             json.loads(Path(f"{kind}-{rank}.json").read_text()) for rank in range(2)
         )
         assert run.id == ours
-        assert points_of(run, "train/loss") == series
+        assert values(run, "train/loss") == series
         assert len(series) == 5
-        texts = [point.text for point in run.session.recorded.view().texts("train/text")]
-        assert texts == ["rank 0"] * 5
         paths = ("parameters", "sys/tags", "sys/state", "distributed")
         assert [run[path].fetch() for path in paths] == [
             *({"lr": 0.1, "rank": 0}, {kind}, "completed"),
@@ -570,8 +404,8 @@ def test_one_run_for_each_training_under_torchrun():
         )
         if kind == "everyone":
             assert theirs == ours
-            assert points_of(run, "ranks/1/train/loss") == other_series
-    assert sorted(kinds) == ["ddp", "everyone", "fsdp", "fully_shard"]
+            assert values(run, "ranks/1/train/loss") == other_series
+    assert sorted(kinds) == ["ddp", "everyone", "fsdp"]
 
 
 APART = """
@@ -656,40 +490,6 @@ def test_a_restarted_job_is_one_attempt_on_all_ranks(apart, tmp_path):
     assert run == other
     assert attempts(tmp_path, 0, run) == [0, 1, 2]
     assert attempts(tmp_path, 1, run) == [2]
-
-
-GOES_ON = """
-    join()
-    run = begin(ranks="all")
-    state = json.loads(os.environ["STATE"])
-    found = run.resumed(state) if state else run
-    found.log_metrics({"loss": rank}, 1)
-    print(json.dumps([found.id, found.checkpoint_state()]))
-    found.stop()
-    dist.barrier()
-"""
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_rank_0_decides_what_a_checkpoint_is_of(apart, tmp_path):
-    """All go over to its run as one attempt, though rank 1 has never seen it.
-
-    Where rank 0 does not see the run, all begin a new one.
-    """
-
-    def went_on(state):
-        return apart(GOES_ON, STATE=json.dumps(state))
-
-    (run, state), (other, _) = went_on(None)
-    assert run == other
-    assert [found for found, _ in went_on(state)] == [run, run]
-    (tmp_path / "root1").rename(tmp_path / "gone1")
-    assert [found for found, _ in went_on(state)] == [run, run]
-    assert (attempts(tmp_path, 0, run), attempts(tmp_path, 1, run)) == ([0, 1, 2], [2])
-    (tmp_path / "root0").rename(tmp_path / "gone0")
-    (new, _), (other, _) = went_on(state)
-    assert new == other != run
 
 
 @pytest.mark.once

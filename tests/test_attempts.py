@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import journals
@@ -61,34 +57,6 @@ def test_loading_a_checkpoint_hides_what_came_after_it():
     assert third["a"].fetch_points().value.tolist() == [1, 2, 3]
     assert third["a"].fetch_points().attempt.tolist() == [0, 1, 2]
     assert headers(third) == [(0, None), (1, state["positions"]), (2, later["positions"])]
-
-
-def test_a_pickled_copy_belongs_to_the_attempt_of_a_loaded_checkpoint():
-    """A spawned rank 0 opens the journal that names the positions; before that none is opened."""
-    with seamark.init_run(**QUIET) as run:
-        state = went_on(run)
-    before = len(run.folder.journals())
-    lazy = make_run(**QUIET).resumed(state)
-    assert len(run.folder.journals()) == before
-    copy = pickle.loads(pickle.dumps(lazy))
-    copy.log_metrics({"a": 2.0}, step=2)
-    copy.stop()
-    assert copy["a"].fetch_points().value.tolist() == [1, 2]
-
-
-def test_a_checkpoint_of_a_rank_that_does_not_record(monkeypatch):
-    """It names the same positions where it sees the journals, and hides nothing where not."""
-    with seamark.init_run(**QUIET) as run:
-        run.log_metrics({"a": 1.0}, step=1)
-        silent = pickle.loads(pickle.dumps(run))
-        elsewhere = make_run(**QUIET)
-        with monkeypatch.context() as patch:
-            patch.setenv("RANK", "1")
-            assert silent.checkpoint_state() == run.checkpoint_state()
-            assert elsewhere.checkpoint_state()["positions"] is None
-        state = run.checkpoint_state() | {"positions": None}
-        run.log_metrics({"a": 1.0}, step=2)
-    assert steps(resumed(state, a=2.0)) == [1, 2, 2]
 
 
 @pytest.mark.parametrize("state", [None, 3, {}, {"run": 1, "project": "p", "positions": {}}])
@@ -154,28 +122,6 @@ def test_a_run_whose_checkpoint_is_of_a_run_not_found_names_its_origin(caplog):
         make_run(resume="must", **QUIET).resumed(state)
 
 
-def test_a_run_with_something_of_its_own_does_not_go_over_to_that_of_a_checkpoint():
-    with seamark.init_run(**QUIET) as first:
-        state = went_on(first)
-    with seamark.init_run(**QUIET) as own:
-        own["note"] = "mine"
-        assert own.resumed(state) is own
-    assert own["origin/run_id"].fetch() == first.id
-
-
-def test_evaluating_a_checkpoint_is_no_attempt():
-    """Also where it has to go over to the run of the checkpoint: nothing of that is hidden."""
-    with seamark.init_run(**QUIET) as run:
-        state = went_on(run)
-        assert run.resumed(state, training=False) is run
-    must = make_run(resume="must", **QUIET).resumed(state, training=False)
-    must["b"] = 1
-    must.stop()
-    assert must.id == run.id
-    assert [attempt for attempt, _ in headers(must)] == [0, 0]
-    assert steps(must) == [1, 2]
-
-
 PROGRAM = """
 import os, signal
 import seamark
@@ -212,34 +158,3 @@ def test_a_restarted_job_goes_on_with_its_run(start):
     assert run["a"].fetch_points().step.tolist() == [1, 2, 3]
     assert sorted(header["attempt"] for header in journals.headers(run)) == [0, 1, 2]
     assert start(again(2), 3, "--fold=1") != first  # another command line
-
-
-SPAWNED = """
-import multiprocessing, os, sys
-import seamark
-
-def work(name):
-    with seamark.init_run(custom_run_id=None, capture=dict(signals=False)) as run:
-        run[name] = 1
-        print(name, run.id, flush=True)
-
-if __name__ == "__main__":
-    work("parent")
-    for method in ("fork", "spawn"):
-        child = multiprocessing.get_context(method).Process(target=work, args=(method,))
-        child.start()
-        child.join()
-"""
-
-
-@pytest.mark.once
-def test_the_first_run_of_a_child_is_not_taken_for_that_of_its_parent():
-    Path("spawned.py").write_text(SPAWNED)
-
-    def ids(environment):
-        words, env = [sys.executable, "spawned.py"], {**os.environ, **environment}
-        done = subprocess.run(words, env=env, stdout=subprocess.PIPE, timeout=240, check=True)
-        return dict(line.split() for line in done.stdout.splitlines())
-
-    assert ids(SLURM) == ids(again(1))
-    assert len(list(Path(".seamark/default").iterdir())) == 3

@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
-import io
 import itertools
 import math
 import os
 import re
-import sys
-import threading
 import types as python_types
 import zipfile
 from datetime import datetime, timezone
@@ -40,7 +37,7 @@ from seamark.errors import (
 from seamark.reading.text import nearest_path
 from seamark.types import File, Histogram
 from seamark.utils import stringify_unsupported
-from seamark.values import decode_atom, encode_atom, escape, flatten, parameters
+from seamark.values import encode_atom, escape, flatten
 
 
 @pytest.fixture
@@ -102,24 +99,10 @@ def test_mappings_and_objects_give_one_path_for_each_leaf(run, again):
     }
     run.assign({"x": {"y": 5}})
     assert run["x/y"].fetch() == 5
-    run["class"], run["function"], run["module"] = Colour, os.path.join, math
-    run["partial"] = partial(Colour, 3)
-    assert run["class"].fetch().endswith("Colour")
-    assert run["function"].fetch() == "posixpath.join"
-    assert run["module"].fetch() == "math"
-    assert run["partial"].fetch().startswith("functools.partial(")
-
-
-def test_a_mapping_is_taken_as_hyperparameters_are(run):
-    """A value that cannot be kept becomes text; the values beside it stay."""
-    odd = {"a": Colour(), "b": dict, "c": {1, 2}, "d": {"e": 1j}, "f": np.zeros((200, 200))}
-    run["all"] = {"good": 1, "tags": {"x", "y"}, **odd}
-    assert run["all/good"].fetch() == 1
-    assert run["all/tags"].fetch() == {"x", "y"}
-    expected = {path: decode_atom(*atom) for path, atom in parameters(odd, "all").items()}
-    assert {path: run[path].fetch() for path in expected} == expected
-    run["b"] = stringify_unsupported({"good": 1, "bad": odd})  # is not needed, and does no harm
-    assert run["b/good"].fetch() == 1
+    run["odd"] = {"good": 1, "class": Colour, "function": math.sqrt}
+    assert run["odd/good"].fetch() == 1
+    assert run["odd/class"].fetch().endswith("Colour")
+    assert run["odd/function"].fetch() == "math.sqrt"
 
 
 @pytest.mark.parametrize(
@@ -252,28 +235,6 @@ def test_points_keep_their_steps_and_times(run, again):
     assert types == ["float_series", "string_series", "histogram_series"]
 
 
-@pytest.mark.parametrize("point", ["text", Histogram([0, 1], [2])], ids=["texts", "histograms"])
-def test_points_of_one_call_are_one_write(run, again, monkeypatch, point):
-    """A mapping and a sequence of texts or histograms; numbers beside them are one row."""
-    run["begun"].append(0.0)
-    writes, write, me = [], os.write, threading.get_ident()
-
-    def counted(fd, data):
-        if threading.get_ident() == me:  # a heartbeat is another thread's
-            writes.append(len(data))
-        return write(fd, data)
-
-    monkeypatch.setattr(os, "write", counted)
-    run["all"].append({"a": point, "b": point, "x": 1.0, "y": 2.0}, step=3)
-    assert len(writes) == 2
-    run["all/a"].extend([point] * 1050)
-    assert len(writes) == 4
-    monkeypatch.undo()
-    points = [(op["path"], point[0]) for op in ops(run) for point in op.get("points", ())]
-    assert points == [("all/a", 3), ("all/b", 3), *[("all/a", step) for step in range(4, 1054)]]
-    assert [again()[f"all/{path}"].fetch_points().step.tolist() for path in "xy"] == [[3], [3]]
-
-
 def test_a_file_series_holds_files_of_memory_disk_and_images(run, again, tmp_path):
     (tmp_path / "plot.svg").write_text("<svg/>")
     run["images"].append(File(str(tmp_path / "plot.svg")), step=1, name="plot")
@@ -284,17 +245,6 @@ def test_a_file_series_holds_files_of_memory_disk_and_images(run, again, tmp_pat
     again()["images"].download(tmp_path / "all")
     names = sorted(each.name for each in (tmp_path / "all").iterdir())
     assert names == ["1.svg", "2.txt", "3.png"]
-
-
-def test_a_mapping_appends_to_each_series_below_the_path(run):
-    when = datetime(2020, 1, 1, 0, 0, 0, 1, timezone.utc)
-    run["m"].append({"loss": 0.5, "inner": {"acc": 0.9}}, step=4)
-    run["m"].append({"loss": 0.4, "inner": {"acc": 0.95}, "none": {}}, timestamp=when)
-    run["m"].append({})  # the parameters of a trial that has none
-    assert run["m/loss"].fetch_points().step.tolist() == [4, 5]
-    assert run["m/inner/acc"].fetch_points().value.tolist() == [0.9, 0.95]
-    assert run["m/inner/acc"].fetch_points().time_ns[1] % 10**6 == 1000
-    assert sorted(run["m"]) == ["inner", "loss"]
 
 
 def test_extend_numbers_points_or_takes_steps_and_times(run, again):
@@ -322,7 +272,7 @@ def test_every_argument_of_neptune_is_taken(run):
     run["a"].log([1.5, np.float32(2.5)])
     run["a"].log(np.array(3.5), 10)
     run["images"].log(File.as_image(np.zeros((8, 8))))
-    run["scores"].log({"precision": 0.8, "recall": 0.6})
+    run["scores"].log({"precision": 0.8, "of": {"recall": 0.6}, "none": {}}, 4)
     told = {"name": "a name", "description": "what it shows", "wait": True}
     run["a"].append(1.0, step=12, timestamp=3.0, min=0, max=2, unit="m", **told)
     run["a"].extend([1.0], steps=[13], timestamps=[4.0], min=0, **told)
@@ -330,7 +280,8 @@ def test_every_argument_of_neptune_is_taken(run):
     points = run["a"].fetch_points()
     assert points.step.tolist() == [0, 1, 2, 10, 12, 13, 14]
     assert points.value.tolist() == [0.5, 1.5, 2.5, 3.5, 1, 1, 1]
-    assert run["scores/recall"].fetch() == 0.6
+    assert run["scores/of/recall"].fetch_points().step.tolist() == [4]
+    assert sorted(run["scores"]) == ["of", "precision"]
     assert run.get_attribute_type("images") == "file_series"
 
 
@@ -351,12 +302,10 @@ MISTAKES: tuple[tuple[str, str, Any, dict[str, Any], type[Exception], str], ...]
     *(("a", "append", value, {}, ValueKindError, type(value).__name__) for value in ODD),
     ("a", "extend", [1.0, 1j], {}, ValueKindError, "got"),
     ("a", "extend", [1.0, "text"], {}, ValueKindError, "one kind"),
-    ("a", "append", 10**5000, {}, ValueKindError, "expected a number, a string"),
     ("x", "append", {"a": 1, "b": 2}, {}, FamilyError, "x/b"),
     ("x", "append", {"a": "x", "b": "y"}, {}, FamilyError, "x/b"),
     ("x", "extend", {"a": [1, 2], "b": [1, 2]}, {}, FamilyError, "x/b"),
     ("x", "extend", {"a": [1, 2], "c": [1, "x"]}, {}, ValueKindError, ""),
-    ("x", "extend", {"a": [1, 2], "": [1]}, {}, PathError, ""),
     ("x", "extend", {"a": [1, 2], "c": 3}, {}, ValueKindError, ""),
     *(("a", "add", wrong, {}, ValueKindError, "expected a string") for wrong in (None, ["a", 1])),
     ("a", "upload", "not-there.txt", {}, FileNotFoundError, "not-there"),
@@ -464,7 +413,6 @@ def test_a_file_is_kept_as_it_was_when_upload_returned(run, again, tmp_path):
     run["model"].upload(str(source))
     source.write_bytes(b"changed")
     run["text"].upload(File.from_content("hello"), wait=True)
-    run["assigned"] = File.from_content(b"bytes", extension="dat")
     run.wait()
     reader = again()
     assert reader["model"].fetch_extension() == "bin"
@@ -532,29 +480,28 @@ def test_tracked_files_are_downloaded_while_they_are_the_same(run, tmp_path):
 
 def test_an_artifact_is_known_by_names_and_contents_of_its_files(run, tmp_path):
     data = tmp_path / "data"
-    (data / "in").mkdir(parents=True)
-    for name in ("in/a.csv", "in/b.csv", "c.csv"):
+    data.mkdir()
+    for name in ("a.csv", "b.csv"):
         (data / name).write_text(name)
 
-    def tracked(path, *targets, **how):
-        for target in targets:
-            run[path].track_files(str(target), **how)
+    def tracked(path, target, **how):
+        run[path].track_files(str(target), **how)
         found = run.session.recorded.attribute(path).value
-        return found, [file["path"] for file in found["files"]]
+        return found["hash"], [file["path"] for file in found["files"]]
 
-    placed = tracked("placed", f"{data}/**/*.csv", destination="/sets/1/")[1]
-    assert placed == ["sets/1/c.csv", "sets/1/in/a.csv", "sets/1/in/b.csv"]
+    placed = tracked("placed", f"{data}/*.csv", destination="/sets/1/")[1]
+    assert placed == ["sets/1/a.csv", "sets/1/b.csv"]
     before, names = tracked("whole", data)
-    assert names == ["c.csv", "in/a.csv", "in/b.csv"]
-    os.utime(data / "c.csv", (1, 1))
-    assert tracked("touched", data)[0]["hash"] == before["hash"]
-    first, _ = tracked("more", data / "in", "s3://me:pw@bucket/x")
-    (data / "in/a.csv").write_text("new")
-    assert tracked("changed", data)[0]["hash"] != before["hash"]
-    more, names = tracked("more", data / "in/a.csv", data / "c.csv")  # adds, and replaces
-    assert names == ["a.csv", "b.csv", "c.csv"]
-    assert (more["files"][0]["size"], more["references"]) == (3, ["s3://bucket/x"])
-    assert tracked("same", data / "in", data / "c.csv")[0]["hash"] != more["hash"] != first["hash"]
+    assert names == ["a.csv", "b.csv"]
+    os.utime(data / "b.csv", (1, 1))
+    assert tracked("touched", data)[0] == before
+    tracked("more", "s3://me:pw@bucket/x")
+    (data / "a.csv").write_text("new")
+    assert tracked("changed", data)[0] != before
+    more, names = tracked("more", data / "a.csv")  # is added
+    assert names == ["a.csv"]
+    assert run.session.recorded.attribute("more").value["references"] == ["s3://bucket/x"]
+    assert more not in (before, tracked("alone", data / "a.csv")[0])
 
 
 def test_reading_verbs_name_the_family_that_they_found(run):
@@ -597,7 +544,7 @@ def test_the_nearest_of_very_many_paths_is_not_looked_for_in_all():
     assert nearest_path("x" * 10_000, ["x" * 9_999]) is None
 
 
-def test_the_structure_is_shown_as_a_tree(run, capsys, monkeypatch):
+def test_the_structure_is_shown_as_a_tree(run, capsys):
     run["a/b"] = 1
     run["a/c"].append("x")
     run["ab/c"] = 2
@@ -609,13 +556,6 @@ def test_the_structure_is_shown_as_a_tree(run, capsys, monkeypatch):
     assert structure["sys"]["id"] == run.id
     run.print_structure()
     assert "'a':\n    'b': int\n    'c': string_series" in capsys.readouterr().out
-    run["größe/µ"] = 1  # escaped where it cannot be encoded
-    written = io.BytesIO()
-    stdout = io.TextIOWrapper(written, encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", stdout)
-    run.print_structure()
-    stdout.flush()
-    assert rb"'gr\xf6\xdfe':" in written.getvalue()
 
 
 def test_fetch_values_has_the_columns_of_neptune(run):
@@ -697,9 +637,9 @@ def test_numbers_of_known_series_are_checked_like_those_of_new_ones(run):
         run["m"].append({"a": 1.0, "b/c": 2})
     run["x"].append(3, step=7)
     run["m"].append({"a": 2**53 + 1, "b/c": 1})
-    for wrong in ({"a": 10**400, "b/c": 1}, {"a": "text", "b/c": 1.0}, {"a": object()}, 10**400):
+    for wrong in ({"a": 10**400, "b/c": 1}, {"a": "text", "b/c": 1.0}, {"a": object()}):
         with pytest.raises((ValueKindError, FamilyError)):
-            run["x" if wrong == 10**400 else "m"].append(wrong)
+            run["m"].append(wrong)
     with pytest.raises(ArgumentError):
         run["m"].append({"a": 1.0, "b/c": 2}, step=float("nan"))
     run["m"].append({})

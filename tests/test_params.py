@@ -105,13 +105,6 @@ def test_update_takes_what_people_have():
             run.params.update(7)
 
 
-def test_update_follows_references_of_omegaconf():
-    omegaconf = pytest.importorskip("omegaconf")
-    with begin() as run:
-        run.params.update(omegaconf.OmegaConf.create({"a": {"b": 1}, "c": "${a.b}"}))
-        assert run.params == {"a": {"b": 1}, "c": 1}
-
-
 def test_update_reads_the_command_line_with_a_parser(monkeypatch, capsys):
     """What was known stays without override, and is in what is returned; a table is shown."""
     monkeypatch.setattr("sys.argv", ["train.py", "--wd", "0.5"])

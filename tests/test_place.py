@@ -13,30 +13,17 @@ from seamark.errors import ArgumentError, JournalError, ReadOnlyError, RunNotFou
 from seamark.reading.names import generated_name
 
 
-def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path, monkeypatch):
+def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
     file = tmp_path / "file"
     file.write_text("x")
     for root in (file, file / "below"):
         with pytest.raises(JournalError, match="root: expected a writable folder"):
             seamark.init_run(root=root)
     assert file.read_text() == "x"
-    with monkeypatch.context() as patched:
-        patched.setattr("os.access", lambda *_: False)
-        with pytest.raises(JournalError, match=r"writable folder, got .*: Perm"):
-            seamark.init_run(root=tmp_path)
     with pytest.raises(ArgumentError, match="root: expected a path or None, got int: 5"):
         seamark.init_run(root=5)
     with pytest.raises(ArgumentError, match="NUL"):
         seamark.init_run(root="a\0b")
-
-
-def test_a_purged_run_is_not_started_again(tmp_path):
-    run = seamark.init_run(custom_run_id="k", root=tmp_path)
-    run.stop()
-    run.folder.purged_mark.parent.mkdir()
-    run.folder.purged_mark.touch()
-    with pytest.raises(ArgumentError, match="was purged"):
-        seamark.init_run(custom_run_id="k", root=tmp_path)
 
 
 def recorded(root, project="p", **given):
@@ -85,22 +72,13 @@ def test_a_name_of_no_run_makes_none(tmp_path, word):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_only_rank_0_raises_for_a_name_of_no_run(tmp_path, monkeypatch):
-    """It may not even see rank 0's disk; it holds a silent run, and makes nothing."""
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with seamark.init_run("p", with_id="no such run", root=tmp_path / "none") as run:
-        run["x"] = 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_ranks_that_cannot_talk_need_a_whole_id(tmp_path, monkeypatch):
     """Each would look it up by itself; a whole id is the same for all."""
     run = recorded(tmp_path, name="n")
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        for word in ("n", "latest", "p/latest", generated_name(run)):
+        for word in ("n", "p/latest", generated_name(run)):
             with pytest.raises(ArgumentError, match="or a complete with_id"):
                 seamark.init_run("p", with_id=word, root=tmp_path, ranks="all", **QUIET)
         for word in (run, f"p/{run}"):

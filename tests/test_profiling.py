@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-import pickle
 import statistics
-import threading
 
 import pytest
 
@@ -23,11 +21,6 @@ def filled(durations, *, epoch_length=10, **given):
     for number, ns in enumerate(durations, start=1):
         samples.waiting.extend((profiling.position(1 + (number - 1) // epoch_length, number), ns))
     return samples
-
-
-def test_position_keeps_epoch_and_iteration():
-    for parts in ((0, 0), (1, 1), (7, 10**10), (10**7, 3)):
-        assert profiling.position_parts(profiling.position(*parts)) == parts
 
 
 @pytest.mark.parametrize(
@@ -78,46 +71,6 @@ def test_long_runs_keep_an_even_sample_with_true_positions():
     assert (found.count, found.max_iteration) == (size, size)
     assert found.total_s == size * (size + 1) / 2 / 1e9
     assert found.p95_s == pytest.approx(0.95 * size / 1e9, rel=1e-3)
-
-
-@pytest.mark.parametrize(("period", "slow"), [(2, 1), (50, 7)])
-def test_a_rhythm_is_kept_as_often_as_it_is_there(period, slow):
-    """Every second, fourth, ... row could be all of the slow ones, or none of them."""
-    size = 8 * profiling.SAMPLE_LIMIT
-    samples = empty()
-    for start in range(0, size, 1 << 16):
-        numbers = range(start, start + (1 << 16))
-        samples.waiting.extend(
-            value for n in numbers for value in (n, 900 if n % period == slow else 100)
-        )
-        samples.flush()
-    _, _, values = samples.rows()
-    assert profiling.SAMPLE_LIMIT / 2 <= len(values) <= profiling.SAMPLE_LIMIT
-    assert (values == 900).mean() == pytest.approx(1 / period, rel=0.05)
-
-
-def test_durations_without_what_is_timed_elsewhere_go_by_pickle():
-    samples = filled([100])
-    samples.nested_ns = 40
-    assert samples.stat().self_s == 60e-9
-    assert pickle.loads(pickle.dumps(filled([1, 2]))).stat().count == 2
-
-
-def test_a_reader_in_another_thread_loses_nothing():
-    samples = empty()
-    stop = threading.Event()
-
-    def read():
-        while not stop.is_set():
-            samples.flush()
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    for number in range(50_000):
-        samples.waiting.extend((profiling.position(0, number), number))
-    stop.set()
-    thread.join()
-    assert samples.stat().total_s == sum(range(50_000)) / 1e9
 
 
 def test_long_layout_has_a_row_for_each_duration(tmp_path):

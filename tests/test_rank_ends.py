@@ -105,54 +105,6 @@ def test_show_names_the_ranks_that_met_a_bad_end(tmp_path):
 
 
 @pytest.mark.once
-def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
-    """As under ``ddp_spawn``: workers have copies of the launcher's run; rank 0 is in both."""
-    root, script = tmp_path / "root", tmp_path / "script.py"
-    code = """
-        import multiprocessing
-        from seamark.run.run import make_run
-
-        def train(run, rank):
-            os.environ.update(RANK=str(rank), WORLD_SIZE="2")
-            run.log_metrics({"loss": 1.0}, 0)
-            if rank == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        if __name__ == "__main__":
-            given = dict(project="p", root=sys.argv[1], custom_run_id="one", ranks="all")
-            run = make_run(**given, **quiet)
-            context = multiprocessing.get_context("spawn")
-            for rank in (1, 0):
-                worker = context.Process(target=train, args=(run, rank))
-                worker.start()
-                worker.join()
-            run["gone"] = 1
-            run.set_state("failed", error=RuntimeError("a worker is gone"))
-            run.stop()
-    """
-    script.write_text(HEAD + textwrap.dedent(code))
-    words = [sys.executable, str(script), str(root)]
-    subprocess.run(words, capture_output=True, check=True, timeout=240)
-    assert statuses(root) == {0: ("failed", "RuntimeError: a worker is gone"), 1: ("killed", "")}
-
-
-def test_a_rank_that_records_no_step_for_long_hangs(tmp_path):
-    from seamark.index.index import Index
-    from seamark.reading.rank_text import rank_problems
-
-    with init_run("p", root=tmp_path, **SIGNALS_ONLY) as run:
-        for step in range(5):
-            run.log_metrics({"loss": 1.0}, step)
-        last = run.session.recorder.writer.last_t
-        with Index.open(tmp_path, now_ns=lambda: last + 80 * 10**9) as index:
-            index.refresh()
-            (rank,) = index.view("p", run.id).ranks()
-            (line,) = rank_problems(index.view("p", run.id), "running")
-    assert (rank.rank, rank.state) == (0, "hangs")
-    assert line.startswith("no step for 1 min 20 s, although its process lives (pid ")
-
-
-@pytest.mark.once
 def test_a_rank_that_died_before_its_first_record_is_named(tmp_path, monkeypatch):
     """The number of ranks is known, so that it is missed: in Python and by both commands."""
     monkeypatch.setenv("WORLD_SIZE", "4")
@@ -215,42 +167,3 @@ def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path):
         while statuses(tmp_path)[0][0] == "running" and time.monotonic() < deadline:
             os.sched_yield()
     assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_independent_tasks_of_a_slurm_step_are_told_that_one_recorded(tmp_path):
-    """By task 0, at the end, once; and not if the tasks turned out to be ranks that met."""
-    pytest.importorskip("torch")
-    code = f"""
-        import os, sys
-        from seamark import init_run
-        for n in range(2):
-            run = init_run("p", root=sys.argv[1], **{QUIET!r})
-            if len(sys.argv) > 2:
-                import torch.distributed as dist
-                dist.init_process_group("gloo", init_method=f"file://{{sys.argv[2]}}{{n}}",
-                    rank=int(os.environ["SLURM_PROCID"]), world_size=2)
-            run["x"] = 1
-            if len(sys.argv) > 2:
-                dist.barrier()  # else one may be gone before the other is connected with it
-            run.stop()
-            if len(sys.argv) > 2:
-                dist.destroy_process_group()
-    """
-
-    def hints(*more, procid="SLURM_PROCID"):
-        env = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "sweep"}
-        words = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "root"), *more]
-        how = {"stderr": subprocess.PIPE, "text": True}
-        tasks = [
-            subprocess.Popen(words, env={**env, procid: str(task)}, **how) for task in range(2)
-        ]
-        said = [each.communicate(timeout=240)[1] for each in tasks]
-        return [one.count("only task 0 of the 2 of this SLURM step recorded") for one in said]
-
-    assert hints() == [1, 0]
-    assert hints(str(tmp_path / "meet")) == [0, 0]
-    assert len(list((tmp_path / "root/p").iterdir())) == 4
-    assert hints(procid="UNKNOWN") == [0, 0]
-    assert len(list((tmp_path / "root/p").iterdir())) == 8  # what the hint says helps

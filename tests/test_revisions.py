@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -34,11 +32,6 @@ def facts(run):
 
 def content_hash(**given):
     return facts(begin(**given))[0]
-
-
-def ran():
-    words = [sys.executable, "train.py"]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
 
 
 def test_a_hash_depends_on_parameters_and_their_types_alone():
@@ -87,48 +80,6 @@ def test_a_later_change_or_delete_alters_the_hash_and_never_the_revision():
     run.stop()
     with pytest.raises(errors.PathError, match="sys/content_hash"):
         seamark.init_run(project="t", **QUIET)["sys/content_hash"] = "x"
-
-
-def test_a_hash_is_the_same_whether_it_is_folded_at_once_or_record_by_record():
-    run = seamark.init_run(project="t", params=PARAMS, **QUIET)
-    for step in range(4):
-        run[f"parameters/p{step}"] = float("nan") if step % 2 else 2**70
-        facts(run)
-    run.stop()
-    told = facts(run)
-    with seamark.init_project("t") as project:
-        project.session.recorded.index.rebuild()
-    assert facts(run) == told
-    with seamark.init_project("t") as project:
-        table = project.fetch_runs_table(query=f'sys/content_hash = "{told[0]}"')
-        assert table["sys/id"] == [run.id]
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("given", ["params={'a': 1}", "run['parameters/a'] = 1"])
-def test_the_code_counts_from_the_first_read_on(captured, given):
-    """Of a run that is given parameters, or says them later; not once a thread has looked."""
-    at_start, later = (given, "") if given.startswith("params") else ("", given)
-    script = (
-        "import sys, threading, seamark\n"
-        "from seamark.capture.code.code import Code\n"
-        "wait, find = threading.Event(), Code.__init__\n"
-        "Code.__init__ = lambda *given: (wait.wait(), find(*given))[1]\n"
-        "quiet = dict(git=False, packages=False, host=False)\n"
-        f"run = seamark.init_run(project='t', capture=quiet, {at_start})\n"
-        f"{later}\n"
-        "with seamark.init_project('t') as project:\n"
-        "    (row,) = project.fetch_runs_table()\n"
-        "    first = row['sys/content_hash']\n"
-        "    print(project.find_run(content_hash=first).id == run.id, first)\n"
-        "wait.set()\n"
-        "run.stop()\n"
-        "print(run['sys/content_hash'].fetch(), run['source_code/version'].fetch())\n"
-    )
-    Path("train.py").write_text(script)
-    was_found, first, last, version = ran()
-    assert (was_found, first) == ("True", last)
-    assert len(version) == 16
 
 
 def test_a_version_that_is_given_counts_in_the_place_of_the_code(captured):

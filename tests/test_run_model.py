@@ -7,7 +7,6 @@ that one. A plain value tells its state.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import shutil
 from dataclasses import dataclass, field
@@ -24,8 +23,6 @@ PROJECTS = ("team", "team/x", "team/x/y")
 WORKERS = 3
 PATHS = ("a", "a/b", "c", "c/d", "parameters/lr")
 SERIES = ("a", "c/d", "loss", "loss")
-SETS = ("a/b", "words", "sys/tags", "sys/group_tags")
-TEXTS = ("one", "two", "three")
 STATES = ("running", "failed", "suspended", "interrupted", "completed")
 
 
@@ -65,10 +62,6 @@ class Held:
     """Whether it has not begun yet: its first point, or to be told so, begins it."""
 
 
-def file_of(content):
-    return {"sha256": hashlib.sha256(content.encode()).hexdigest()}
-
-
 def kind_of(value):
     names = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
     return names[type(value)]
@@ -104,9 +97,6 @@ class RunModel:
 
     def some_step(self):
         return float(self.draw.randrange(-2, 9))
-
-    def some_words(self):
-        return self.draw.choices("uvw", k=self.draw.randint(1, 2))
 
     def hire(self, root):
         self.caches += 1
@@ -148,11 +138,9 @@ class RunModel:
     def begin(self):
         worker, project = self.worker(), self.draw.choice(PROJECTS)
         start = not self.containers or self.draw.random() < 0.5
-        given = {"params": {"lr": 1}, "name": "one", "groups": self.some_words(), "start": start}
+        given = {"params": {"lr": 1}, "name": "one", "start": start}
         made = Container(project, self.take(worker, "begin", project, given))
         self.assigned(made, {"parameters/lr": 1, "sys/name": "one"})
-        made.book.op("add", path="sys/group_tags", values=given["groups"])
-        made.ever |= {"sys/tags": {"string_set"}, "sys/group_tags": {"string_set"}}
         self.containers.append(made)
         self.hold(worker, made, owner=True)
         if not start:
@@ -248,52 +236,9 @@ class RunModel:
         for path in row:
             held.container.ever.setdefault(path, set()).add("float_series")
 
-    def text(self, at, held):
-        path, text, step = self.draw.choice(SERIES), self.draw.choice(TEXTS), self.some_step()
-        if book := self.write(at, held, "string_series", path, "append", text, step):
-            book.texts(path, (step, text))
-            self.pointed(held)
-
-    def change_set(self, at, held):
-        path, some = self.draw.choice(SETS), self.some_words()
-        deed = self.draw.choice(["add", "remove", "assign"])
-        given = set(some) if deed == "assign" else some
-        if book := self.write(at, held, "string_set", path, deed, given):
-            book.op("assign_set" if deed == "assign" else deed, path=path, values=some)
-
-    def upload(self, at, held):
-        path, content = self.draw.choice(["a", "file"]), self.draw.choice(TEXTS)
-        if book := self.write(at, held, "file", path, "upload", content):
-            book.op("file", path=path, file=file_of(content))
-
-    def upload_files(self, at, held):
-        """Add files to a set; one of the same name takes the place of the other."""
-        path = self.draw.choice(["files", "a/b"])
-        names = self.draw.sample("xy", self.draw.randint(1, 2))
-        files = {name: self.draw.choice(TEXTS) for name in names}
-        if book := self.write(at, held, "file_set", path, "upload_files", files):
-            members = {name: file_of(content) for name, content in files.items()}
-            book.op("files", path=path, members=members)
-
-    def delete_files(self, at, held):
-        path, name = self.draw.choice(["files", "a/b"]), self.draw.choice("xyz")
-        if book := self.write(at, held, "file_set", path, "delete_files", [name]):
-            book.op("unfiles", path=path, names=[name])
-
-    def clear(self, at, held):
-        """Empty a series or a set; whatever is there by somebody else, too."""
-        container, path = held.container, self.draw.choice([*SERIES, *SETS, "files"])
-        family = container.visible().get(path, ("",))[0]
-        if error := self.attempt(held.worker, "clear", at, path):
-            assert error.kind == "FamilyError", error
-            can = family.endswith("_series") or family == "string_set"
-            assert not can or container.other(path, family), error
-        else:
-            container.book.op("clear", path=path)
-
     def delete(self, at, held):
         """Delete what is at a path and below."""
-        container, path = held.container, self.draw.choice([*PATHS, *SERIES, "words"])
+        container, path = held.container, self.draw.choice([*PATHS, *SERIES])
         there = container.visible()
         inside = any(one == path or one.startswith(path + "/") for one in there)
         if error := self.attempt(held.worker, "delete", at, path):
@@ -326,20 +271,14 @@ class RunModel:
         run.book.hidden |= {at for at, of in run.points if at >= offset and of < run.attempt}
         self.hold(worker, run, owner=True)
 
-    def document(self, asked, one):
-        return dict(asked.do("read_at", "run", one.project, one.name))
-
     def read(self):
         """Another process, or the same one, reads a run."""
         one = self.draw.choice(self.containers)
-        self.compare(one, self.document(self.workers[self.worker()], one))
+        self.compare(one, self.workers[self.worker()])
 
-    def read_own(self, at, held):
-        """Who holds a container reads it."""
-        self.compare(held.container, self.do(held.worker, "own", at))
-
-    def compare(self, one, told):
-        """Compare what was read of a container with what must be there."""
+    def compare(self, one, asked):
+        """Compare what a worker reads of a container with what must be there."""
+        told = asked.do("read_at", "run", one.project, one.name)
         found = dict(told["attributes"])
         assert "monitoring/seamark/fold_errors" not in found
         assert "monitoring/seamark/dropped" not in found
@@ -348,31 +287,20 @@ class RunModel:
         assert shown == {path for path in wanted if not path.startswith("sys/")}
         for path, (family, value) in wanted.items():
             got = found.get(path)
-            if got is None and path in ("sys/tags", "sys/group_tags"):
-                assert not value
-                continue
             assert got is not None, path
             assert got["family"] == family, path
             if family == "atom":
                 assert [got["type"], got["value"]] == value, path
-            elif family == "string_set":
-                assert set(got["value"]) == value, path
-            elif family == "file":
-                assert got["value"]["sha256"] == value["sha256"], path
-            elif family == "file_set":
-                told_of = {name: file["sha256"] for name, file in got["value"].items()}
-                assert told_of == {name: file["sha256"] for name, file in value.items()}, path
             else:
-                part = "series" if family == "float_series" else "texts"
                 points = oracle.expected_records([one.book], [one.book.offset], path, family)
-                lines = told[part].get(path, {"step": [], "value": []})
+                lines = told["series"].get(path, {"step": [], "value": []})
                 assert lines["step"] == [point[0] for point in points], path
                 assert lines["value"] == [point[1] for point in points], path
         assert one.state in (None, found["sys/state"]["value"])
 
     def everything(self, asked):
         for one in self.containers:
-            self.compare(one, self.document(asked, one))
+            self.compare(one, asked)
 
     def end(self):
         """Read all of it: here, from the bytes alone, and from a copy."""
@@ -388,11 +316,10 @@ class RunModel:
         self.everything(self.hire(copy))
 
 
-BEGINNING = ("begin", "row", "upload_files", "checkpoint", "row", "resume", "extend")
+BEGINNING = ("begin", "row", "checkpoint", "row", "resume", "extend")
 DEEDS = ("begin", "open", "leave", "resume", "resume", "read")
 DEEDS_OF_HELD = (
-    *("stop", "assign", "extend", "row", "text", "change_set"),
-    *("upload", "upload_files", "delete_files", "clear", "delete", "read_own"),
+    *("stop", "assign", "extend", "row", "delete"),
     *("checkpoint", "checkpoint", "set_state"),
 )
 

@@ -193,6 +193,7 @@ ADDRESSES = {
 def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets():
     with seamark.init_run(api_token="given-7f3a") as run:
         assert b"given-7f3a" not in pickle.dumps(run)
+        assert "given-7f3a" not in repr(run) + repr(vars(run)) + str(run.get_structure())
         for at, url in enumerate(ADDRESSES):
             run[f"data{at}"].track_files(url)
             run.session.recorder.contents.files.refer(f"model{at}", url)

@@ -101,7 +101,6 @@ BEGINNINGS = {
     "start": lambda run: run.start(),
     "with": lambda run: run.__enter__(),
     "metrics": lambda run: run.log_metrics({"loss": 1.0}),
-    "float": lambda run: run["loss"].append(1.0),
     "text": lambda run: run["note"].append("text"),
     "histogram": lambda run: run["h"].append(Histogram([0, 1], [1])),
     "extend": lambda run: run["loss"].extend([1.0, 2.0]),

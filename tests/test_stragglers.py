@@ -11,9 +11,7 @@ from command import outcome_of
 from recording import QUIET
 
 from seamark import init_run
-from seamark.cli._ranks import seconds_text, verdict
 from seamark.errors import MissingFieldError
-from seamark.reading.rank_text import RankTiming
 from seamark.run.run import make_run
 
 pytestmark = pytest.mark.once
@@ -82,19 +80,6 @@ def test_synchronous_ranks_are_compared_by_their_own_time(tmp_path):
     assert [one["rank"] for one in told["ranks"]] == [2, 1, 0]
     assert told["ranks"][0]["own_s"] == pytest.approx(0.061)
     assert told["verdict"] == sentence
-
-
-def test_equal_ranks_and_steps_without_duration_are_described(tmp_path):
-    timings = [RankTiming(0, host="h", mean_s=0.102, slowdown=1.02), RankTiming(1, mean_s=0.1)]
-    assert verdict(timings).startswith("No rank stands out: the slowest, rank 0 on h, takes 2%")
-    assert "profiling/own_time_s would show which" in verdict(timings)
-    assert verdict([RankTiming(3, mean_s=1.0), RankTiming(4)]).startswith("Only rank 3 recorded")
-    texts = [seconds_text(one) for one in (math.nan, 2.5, 0.0123, 4.2e-5)]
-    assert texts == ["", "2.5 s", "12.3 ms", "42 us"]
-    times = {"profiling/step_time_s": [1.0, *[0.0] * 9]}
-    run = record(tmp_path, {0: times, 1: times})
-    found = seamark(tmp_path, "show", run.id, "--ranks")
-    assert (found.exit_code, "  0 us" in found.stdout) == (0, True)
 
 
 def test_runs_without_ranks_or_times_raise_exact_errors(tmp_path):

@@ -217,9 +217,7 @@ def test_values_that_cannot_be_counted_are_refused():
     torch = pytest.importorskip("torch")
     for values, bins, error, says in (
         ([math.nan, math.inf], 64, ArgumentError, "at least one finite value"),
-        (["a"], 64, ValueKindError, "expected numbers"),
         ([1j], 64, ValueKindError, "expected numbers"),
-        (torch.tensor([math.nan]), 64, ArgumentError, "at least one finite value"),
         (torch.tensor([1j]), 64, ValueKindError, "real numbers"),
         (5, 64, ValueKindError, "expected numbers, or edges and counts, got int"),
         ([[1], [2, 3]], 64, ValueKindError, "expected numbers"),

@@ -17,7 +17,6 @@ import pytest
 
 from seamark.errors import (
     ArgumentError,
-    DuplicateRunError,
     RunExistsError,
     RunNotFoundError,
     SeamarkError,
@@ -74,7 +73,6 @@ class Answers:
     duplicate: str | None = None
     name: tuple[str | None, tuple[str, ...]] | SeamarkError = (None, (URL,))
     asked: list[str] = field(default_factory=list)
-    seen: list[str] = field(default_factory=list)
 
     def job_run(self) -> JobRun:
         return JOB
@@ -84,7 +82,6 @@ class Answers:
         return returned(self.found)
 
     def presence(self, folder: RunFolder) -> Presence:
-        self.seen.append(folder.run)
         return self.here.get(folder.run, Presence())
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
@@ -123,23 +120,15 @@ Row = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
 ROWS: tuple[Row, ...] = (
     # What is recorded where
     ("a run without a name gets an id of its own, and knows which run of its job it is",
-        {}, {}, {"run": NEW, "project": "p", "refusal": None, "asked": [], "seen": [], "job_run": JOB, "continues": False}),
-    ("processes with one custom_run_id record one run, which belongs to no place in the job",
-        {"custom_run_id": "nightly"}, {}, {"run": by_custom_id("nightly"), "refusal": None, "job_run": None, "continues": False}),
+        {}, {}, {"run": NEW, "project": "p", "refusal": None, "asked": [], "job_run": JOB, "continues": False}),
     ("with_id finds a run by its id", {"with_id": ID}, FOUND, {"run": ID, "refusal": None}),
-    ("with_id finds a run by its name", {"with_id": "quick-otter"}, FOUND, {"run": ID, "refusal": None}),
-    ("with_id finds a run of another project", {"with_id": f"q/{ID}"}, {"found": folder(ID, "q"), "here": {ID: HERE}}, {"project": "q", "refusal": None}),
-    ("with_id of a run that is nowhere is an error", {"with_id": ID}, {}, {"run": ID, "refusal": NOWHERE}),
     ("'latest' is nobody's id", {"with_id": "latest"}, {}, {"run": hashed_run_id("p", "with_id\0latest"), "refusal": NOWHERE}),
     ("a name that may mean several runs is an error", {"with_id": "otter"}, {"found": ArgumentError("any of 2")}, {"refusal": (ArgumentError, "any of 2")}),
     ("a run whose folder is a link is not followed", {"with_id": ID}, {"found": folder(ID), "here": {ID: LINKED}}, {"refusal": (RunNotFoundError, "is a link, not followed")}),
     ("a run that went away meanwhile is an error", {"with_id": ID}, {"found": folder(ID)}, {"refusal": (RunNotFoundError, "seamark ls lists the runs")}),
     ("a purged run cannot be recorded again", {"custom_run_id": "nightly"}, {"here": {by_custom_id("nightly"): PURGED}}, {"refusal": (ArgumentError, "was purged")}),
-    ("a run that is there goes on, by its custom_run_id", {"custom_run_id": "nightly"}, {"here": {by_custom_id("nightly"): HERE}}, {"refusal": None}),
     # mode
     ("mode='read-only' reads a run that exists", {"with_id": ID, "mode": "read-only"}, FOUND, {"run": ID, "refusal": None, "job_run": None}),
-    ("mode='read-only' of a run that does not exist is an error",
-        {"custom_run_id": "x", "mode": "read-only"}, {"found": folder(by_custom_id("x"))}, {"refusal": (RunNotFoundError, "no run")}),
     ("mode='read-only' with a custom_run_id asks the place that is read",
         {"custom_run_id": "x", "mode": "read-only"}, {"found": RunNotFoundError("not there")}, {"asked": ["find"], "refusal": (RunNotFoundError, "not there")}),
     ("a restarted job that only reads begins no attempt", {"with_id": ID, "mode": "read-only"}, {**FOUND, "restarts": 1, "job": (None, Attempt(1, None))}, {"begun": None}),
@@ -149,7 +138,6 @@ ROWS: tuple[Row, ...] = (
         {"mode": "offline", "custom_run_id": "x", **SENT}, {"remote": RemoteAnswer(folder("x"), KNOWN)}, {"remote": None, "asked": []}),
     # resume
     ("resume='must' of a named run that is nowhere is an error", {"resume": "must", "custom_run_id": "x"}, {}, {"refusal": (RunNotFoundError, "no run")}),
-    ("resume='must' of a named run that is there goes on", {"resume": "must", "custom_run_id": "x"}, {"here": {by_custom_id("x"): HERE}}, {"refusal": None}),
     ("resume='must' waits for a checkpoint where no run is named", {"resume": "must"}, {}, {"refusal": None}),
     ("resume='never' asks no remote for what went before",
         {"resume": "never", "custom_run_id": "x", **SENT}, {"remote": RemoteAnswer(folder("x"), KNOWN)}, {"remote": None, "asked": []}),
@@ -159,14 +147,11 @@ ROWS: tuple[Row, ...] = (
     ("a restarted job that recorded nothing begins a run", {}, {"restarts": 1}, {"run": NEW, "continues": False, "begun": None, "job_run": JOB}),
     ("a run that is named begins an attempt after a restart",
         {"custom_run_id": "x"}, {"restarts": 2, "job": (None, Attempt(2, None))}, {"run": by_custom_id("x"), "begun": Attempt(2, None), "continues": False}),
-    ("a run that another job recorded stays in its attempt", {"custom_run_id": "x"}, {"restarts": 2, "job": (None, None)}, {"begun": None}),
     ("resume='never' begins a run also after a restart", {"resume": "never"}, {"restarts": 1, **LEFT}, {"run": NEW, "asked": []}),
     ("owner=False takes part in the run and begins no attempt", {"owner": False}, {"restarts": 1, **LEFT}, {"run": NEW, "asked": []}),
     ("a job that was not restarted does not look for a run", {}, LEFT, {"run": NEW, "asked": []}),
     ("a run that was opened by with_id begins an attempt after a restart, too",
         {"with_id": ID}, {**FOUND, "restarts": 1, "job": (None, Attempt(1, None))}, {"run": ID, "begun": Attempt(1, None), "job_run": None}),
-    ("resume='must' is content with a restart of a job that recorded a run", {"resume": "must"}, {"restarts": 1, **LEFT}, {"run": OTHER, "refusal": None, "continues": True}),
-    ("each rank goes on with the run that it finds on its own disk", {}, {"rank": 1, "restarts": 1, **LEFT}, {"run": OTHER, "begun": Attempt(1, None)}),
     # runs at a remote
     ("a run that is only at its server is resumed from there",
         {"with_id": ID, **SENT}, THERE, {"run": ID, "remote": KNOWN, "refusal": None, "asked": ["find", f"remotes for {ID}"]}),
@@ -176,8 +161,6 @@ ROWS: tuple[Row, ...] = (
     ("a name that may mean several runs at a server is an error", {"with_id": "otter", **SENT}, {"remote": ArgumentError("any of 2")}, {"raises": (ArgumentError, "any of 2")}),
     ("a project that breaks the grammar is asked for by its name", {"with_id": f"../{ID}", **SENT}, {}, {"asked": ["find", "remotes by name"], "refusal": NOWHERE}),
     ("a run that no remote has is an error", {"with_id": ID, **SENT}, {}, {"remote": None, "refusal": NOWHERE}),
-    ("a server that is away: a whole id is recorded as if it were new",
-        {"with_id": ID, **SENT}, AWAY, {"run": ID, "is_unanswered": True, "refusal": None, "warns": "as if it were new"}),
     ("a server that is away: a custom_run_id is recorded as if it were new",
         {"custom_run_id": "x", **SENT}, AWAY, {"run": by_custom_id("x"), "is_unanswered": True, "warns": "as if it were new"}),
     ("a server that is away: a name alone is an error",
@@ -185,10 +168,6 @@ ROWS: tuple[Row, ...] = (
     ("a run on this disk asks for what other machines recorded since", {"with_id": ID, **SENT}, {**FOUND, **THERE}, {"remote": KNOWN, "asked": ["find", f"remotes for {ID}"]}),
     ("a run on this disk goes on without an answer, with a line",
         {"with_id": "otter", **SENT}, {**FOUND, **AWAY}, {"run": ID, "is_unanswered": True, "refusal": None, "asked": ["find", f"remotes for {ID}"], "warns": "has records elsewhere"}),
-    ("owner=False asks for what other machines recorded since, too",
-        {"with_id": ID, "owner": False, **SENT}, {**FOUND, **THERE}, {"remote": KNOWN, "asked": ["find", f"remotes for {ID}"]}),
-    ("a link in the place of a run is not followed, whether a server answers or not",
-        {"with_id": ID, **SENT}, {"found": folder(ID), "here": {ID: LINKED}, **AWAY}, {"refusal": (RunNotFoundError, "is a link, not followed"), "warns": "has records elsewhere"}),
     ("a purged run does not come back from a server",
         {"custom_run_id": "x", **SENT}, {"here": {by_custom_id("x"): PURGED}, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"asked": [], "refusal": (ArgumentError, "was purged")}),
     ("ranks above 0 ask no remote: rank 0 answers for them",
@@ -201,7 +180,6 @@ ROWS: tuple[Row, ...] = (
         SENT, {"restarts": 1, **LEFT, "here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "begun": Attempt(1, None)}),
     ("a job restarted on another machine begins an attempt of its run at the server",
         {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, Attempt(4, None))}, {"begun": Attempt(4, None)}),
-    ("another job's run at the server stays in its attempt", {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"begun": None}),
     ("the newest attempt counts, whether this disk knows it or the server",
         {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": (None, Attempt(9, None)), "remote": RemoteAnswer(folder("x"), KNOWN, Attempt(4, None))}, {"begun": Attempt(9, None)}),
     ("an attempt that another machine began since is not begun again",
@@ -214,8 +192,6 @@ ROWS: tuple[Row, ...] = (
         {**PARAMS, "on_duplicate": "reuse"}, {"duplicate": OTHER, "here": {OTHER: HERE}}, {"run": OTHER, "owner": True, "refusal": None, "job_run": JOB}),
     ("on_duplicate='reuse' with owner=False does not own it",
         {**PARAMS, "on_duplicate": "reuse", "owner": False}, {"duplicate": OTHER, "here": {OTHER: HERE}}, {"run": OTHER, "owner": False}),
-    ("on_duplicate='reuse' without one begins a run", {**PARAMS, "on_duplicate": "reuse"}, {}, {"run": NEW, "owner": None, "asked": ["duplicate"]}),
-    ("on_duplicate='error' names the run that is the same", {**PARAMS, "on_duplicate": "error"}, {"duplicate": OTHER}, {"raises": (DuplicateRunError, OTHER)}),
     ("on_duplicate='reuse' resumes the same run from its server",
         {**PARAMS, "on_duplicate": "reuse", **SENT}, {"duplicate": OTHER, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "asked": ["duplicate", f"remotes for {OTHER}"]}),
     ("ranks above 0 look for no duplicate", {**PARAMS, "on_duplicate": "error"}, {"rank": 1, "duplicate": OTHER}, {"run": NEW, "asked": []}),
@@ -226,7 +202,6 @@ ROWS: tuple[Row, ...] = (
         {"name": "a", "conflict": "new", **SENT}, {"name": ("a-2", (URL,))}, {"name": "a-2", "remotes": (URL,), "asked": ["name"]}),
     ("conflict='skip' sends nothing to a remote that has the name", {"name": "a", "conflict": "skip", **SENT}, {"name": ("a", ())}, {"name": "a", "remotes": ()}),
     ("conflict='error' is an error", {"name": "a", "conflict": "error", **SENT}, {"name": RunExistsError("has the name")}, {"raises": (RunExistsError, "has the name")}),
-    ("conflict='replace' is settled with the remotes", {"name": "a", "conflict": "replace", **SENT}, {"name": ("a", (URL,))}, {"asked": ["name"]}),
     ("make_project=False asks for the project", {"make_project": False, **SENT}, {"name": ArgumentError("no project")}, {"raises": (ArgumentError, "no project")}),
     ("make_project=True asks nobody", {"make_project": True, **SENT}, {}, {"asked": []}),
     ("without remotes there is no conflict", {"name": "a", "conflict": "error"}, {"name": RunExistsError("has the name")}, {"asked": []}),
@@ -270,7 +245,6 @@ def decided(found, world, expected):
         "name": found.options.name,
         "remotes": found.options.remotes,
         "asked": world.asked,
-        "seen": world.seen,
         "warns": expected.get("warns"),
         **{key: getattr(found.origin, key) for key in ("begun", "continues", "job_run")},
     }
@@ -304,18 +278,10 @@ CHECKPOINTS: tuple[Row, ...] = (
     ("resume='must' evaluates in the run of the checkpoint, without an attempt",
         {"training": False, "resume": "must"}, {"here": {OTHER: HERE}}, {"switch": OTHER, "begins": False}),
     ("a checkpoint of a run that is nowhere is warned of", {}, {}, {"switch": None, "begins": False, "notes_origin": True, "warns": "recording a new run"}),
-    ("resume='must' goes on with the run of the checkpoint, as 'auto' does",
-        {"resume": "must"}, {"here": {OTHER: HERE}}, {"switch": OTHER, "begins": True, "notes_origin": False, "warns": None}),
     ("resume='must' of a checkpoint whose run is nowhere is an error", {"resume": "must"}, {}, {"raises": (RunNotFoundError, "the checkpoint is of run")}),
     ("the run of a checkpoint is resumed from its server", SENT, {"remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": KNOWN, "begins": True}),
-    ("the run of a checkpoint that is on this disk asks for what other machines recorded since",
-        SENT, {"here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": KNOWN}),
     ("a server that is away: the run of a checkpoint is recorded as a new one",
         SENT, AWAY, {"switch": None, "notes_origin": True, "warns": "recording a new run", "logs": "exists elsewhere: away"}),
-    ("the run of a checkpoint goes on without an answer, with a line",
-        SENT, {"here": {OTHER: HERE}, **AWAY}, {"switch": OTHER, "remote": None, "is_unanswered": True, "logs": "has records elsewhere"}),
-    ("ranks above 0 ask no remote for the run of a checkpoint",
-        SENT, {"rank": 1, "here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": None, "asked": []}),
     ("a restarted job joins the attempt that another rank began at the server",
         SENT, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, Attempt(4, None))}, {"switch": OTHER, "begun": Attempt(4, None)}),
     ("a checkpoint that is evaluated after a restart begins no attempt",

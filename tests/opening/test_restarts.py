@@ -46,7 +46,6 @@ ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int
     ("runs of one process are told apart by their order", AGAIN, MINE._replace(ordinal=1), [left("a"), left("b", ordinal=1), left("c", ordinal=2)], ("b", 1)),
     ("runs of a process and of its children are told apart", AGAIN, MINE._replace(process="Process-1"), [left("a"), left("b", process="Process-1")], ("b", 1)),
     ("scripts of one job are told apart by their command lines", AGAIN, MINE, [left("a"), left("b", argv=OTHER_FOLD)], ("a", 1)),
-    ("another command line begins a run", AGAIN, MINE, [left("a", argv=OTHER_FOLD)], NOTHING),
     ("a command line that changed goes on with its own run from then on", TWICE, MINE, [left("a", argv=OTHER_FOLD), left("b", restarts=1)], ("b", 1)),
     ("the newest run is the one that began last, whatever its id", AGAIN, MINE, [left("v"), left("a"), left("k")], ("k", 1)),
     ("a run that this restart goes on with already is not taken a second time", AGAIN, MINE, [left("a"), left("b"), left("b", **NEXT)], ("a", 1)),
@@ -72,26 +71,18 @@ def test_restart(environment, job_run, journals, expected, tmp_path, monkeypatch
     assert found == (folder, None if attempt is None else Attempt(attempt, None))
 
 
-@pytest.mark.parametrize(
-    ("journals", "attempt"),
-    [
-        pytest.param([left("a", argv=OTHER_FOLD)], 1, id="of the job"),
-        pytest.param(
-            [left("a", job="another"), left("a", job="another", attempt=1)], None, id="no"
-        ),
-        pytest.param([left("a", job="another", attempt=4), left("a")], 5, id="of both"),
-    ],
-)
-def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(
-    journals, attempt, tmp_path, monkeypatch
-):
+def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(tmp_path, monkeypatch):
     """By whatever command line; after all attempts that the run knows."""
     for name, value in AGAIN.items():
         monkeypatch.setenv(name, value)
-    save(tmp_path, journals)
-    folder = RunFolder(tmp_path, "p", "a")
-    begun = None if attempt is None else Attempt(attempt, None)
-    assert restart_of(folder, None) == (folder, begun)
+    for run, journals, begun in (
+        ("a", [left("a", argv=OTHER_FOLD)], Attempt(1, None)),
+        ("b", [left("b", job="another"), left("b", job="another", attempt=1)], None),
+        ("c", [left("c", job="another", attempt=4), left("c")], Attempt(5, None)),
+    ):
+        save(tmp_path, journals)
+        folder = RunFolder(tmp_path, "p", run)
+        assert restart_of(folder, None) == (folder, begun)
 
 
 def save(root, journals):

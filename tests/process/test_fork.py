@@ -106,18 +106,3 @@ def test_fork_goes_on_after_a_while_though_an_import_holds_it_off():
         thread.join()
     with fork.delay_forks():
         pass
-
-
-def test_fork_waits_once_for_an_import_that_hangs():
-    waited = []
-
-    class Held:
-        def acquire(self, timeout: float) -> bool:
-            waited.append(timeout)
-            return False
-
-    whole = fork._ForkLock()
-    whole.lock = Held()
-    for whole.holders in (1, 1, 1, 2, 2):
-        whole.before()
-    assert waited == [0.5, 0, 0, 0.5, 0]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.process.rank import Rank, current_rank, job_key, lasting, restart_count, same_job
+from seamark.process.rank import Rank, current_rank, job_key, lasting, same_job
 
 NONE = Rank(0, None, None, "none")
 OPENMPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"}
@@ -32,7 +32,6 @@ SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SL
         # ... and the first process of the second node: not 0 is what matters
         ({"NODE_RANK": "1", "MASTER_ADDR": "a"}, Rank(1, None, *OF_NODES)),
         (NODES, Rank(6, 8, *OF_NODES)),
-        ({"LOCAL_RANK": "0", "WORLD_SIZE": "2"}, Rank(0, 2, *OF_NODES)),
         (OPENMPI, Rank(5, 6, "openmpi", "OMPI_COMM_WORLD_RANK")),
         ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Rank(1, 2, "mpich", "PMI_RANK")),
         ({"MV2_COMM_WORLD_RANK": "1"}, Rank(1, None, "mvapich", "MV2_COMM_WORLD_RANK")),
@@ -40,7 +39,6 @@ SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SL
         (SRUN, Rank(2, 4, "slurm", "SLURM_PROCID")),
         ({**SRUN, "SLURM_STEP_NUM_TASKS": "3"}, Rank(2, 3, "slurm", "SLURM_PROCID")),
         ({**SRUN, "SLURM_JOB_NAME": "bash"}, NONE),
-        ({**SRUN, "SLURM_JOB_NAME": "interactive"}, NONE),
         ({**SRUN, "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}, NONE),
         ({**SRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, NONE),
         ({"SLURM_PROCID": "1"}, NONE),
@@ -97,13 +95,6 @@ def test_rank_of_horovod_is_checked_without_asking_for_every_source(monkeypatch)
     assert [holds(), holds(), holds()] == [True, False, False]  # then it raises: it was shut down
 
 
-def test_rank_is_never_remembered(monkeypatch):
-    monkeypatch.delenv("RANK", raising=False)
-    assert current_rank().rank == 0
-    monkeypatch.setenv("RANK", "1")
-    assert current_rank().rank == 1
-
-
 def test_rank_of_rank_zero_only_counts_unless_it_is_zero(monkeypatch):
     """Zero is also what it says before it was told; under Horovod it says so in every process."""
     function = types.SimpleNamespace(rank=0)
@@ -126,19 +117,6 @@ def test_job_is_named_by_what_outlives_its_processes():
     elastic = job_key({"TORCHELASTIC_RUN_ID": "r"})
     assert re.fullmatch(rf"torchelastic:r:.*:{os.getppid()}:\d+", elastic or "")
     assert job_key({"TORCHELASTIC_RUN_ID": "r", "SLURM_JOB_ID": "7"}) == f"slurm:7;{elastic}"
-
-
-def test_only_a_restart_is_the_same_job():
-    job = {"SLURM_JOB_ID": "7"}
-    key = job_key(job)
-    assert restart_count(job) == 0
-    assert not same_job(key, job)
-    again = {**job, "SLURM_RESTART_COUNT": "1"}
-    assert restart_count(again) == 1
-    assert same_job(key, again)
-    assert not same_job("slurm:8", again)
-    assert not same_job(None, again)
-    assert not same_job(key, {"SLURM_RESTART_COUNT": "1"})
 
 
 def test_worker_that_torchrun_restarted_has_the_same_agent():

@@ -212,13 +212,6 @@ def test_an_argument_without_a_name_is_the_run_or_the_project(tmp_path, caplog):
         with seamark.init_run("KEY-13", **given) as other:
             assert other.project == "KEY-13"
         assert len([one for one in caplog.messages if "with_id='KEY-13'" in one]) == 1
-        with seamark.init_run(project="KEY-12", **given) as named:
-            assert named.project == "KEY-12"
-        with seamark.init_run("KEY-12", **given) as both:
-            assert both.project == "KEY-12"
-    with seamark.init_run("KEY-12", custom_run_id="c", **given) as third:
-        assert third.project == "KEY-12"
-    assert len(caplog.messages) == 2
 
 
 def test_init_of_old_clients_warns_and_is_init_run(tmp_path):

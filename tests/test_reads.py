@@ -7,6 +7,7 @@ import math
 import pickle
 from datetime import datetime, timezone
 
+import numpy as np
 import pytest
 from recording import QUIET
 
@@ -24,6 +25,16 @@ def run():
 
 def view(run):
     return run.session.recorded.view()
+
+
+def test_last_points_are_the_end_of_all(run):
+    """Wherever row groups end."""
+    for start in range(0, 60_000, 20_000):
+        run["x"].extend(np.arange(start, start + 20_000.0).tolist())
+        run["x"].fetch_last()
+    for limit in (1, 30_000, 59_999, 60_000, 10**6):
+        last = view(run).points("x", limit=limit).value.tolist()
+        assert last == list(range(max(0, 60_000 - limit), 60_000)), limit
 
 
 def test_table_is_cut_by_limit_and_offset(caplog):

@@ -75,6 +75,31 @@ def test_what_the_last_claimant_wrote_is_waited_for(monkeypatch):
         claim(project).stop()
 
 
+def test_the_query_is_asked_again_after_the_claim():
+    """What an earlier claimant changed counts, though a look at all runs was before that."""
+    (only,) = begin()
+    with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
+        project.fetch_runs_table()
+        index, select = project.session.recorded.index, project.session.recorded.index.select
+        meanwhile = []
+
+        def late(*given, **named):
+            found = select(*given, **named)
+            if not meanwhile:
+                meanwhile.append(claim(other))
+                meanwhile[0]["todo"] = False
+                meanwhile[0].stop()
+            return found
+
+        index.select = late
+        assert claim(project) is None
+        assert meanwhile[0].id == only
+        index.select = select
+        free = claim(project, "todo = false")  # and what did not match was given back
+        assert free.id == only
+        free.stop()
+
+
 def test_mistakes_claim_nothing():
     (only,) = begin()
     with seamark.init_project("team/x") as project:

@@ -88,6 +88,16 @@ class TestRunsTable:
             "seamark: query: no run has 'train/los'; there is 'train/loss'",
         ]
 
+    def test_a_run_that_is_not_there_is_left_out_with_one_warning(self, project, record, caplog):
+        run = record(0.1, name="baseline")
+        for _ in range(2):
+            assert len(project.fetch_runs_table(id="baselin")) == 0
+            (row,) = project.fetch_runs_table(id=["baselin", run])
+            assert row["sys/id"] == run
+        (told,) = [record.message for record in caplog.records]
+        assert told.startswith("seamark: id: no run 'baselin' in project 'team/x' below ")
+        assert told.endswith("(did you mean 'baseline'?)")
+
     def test_sub_projects_belong_to_the_table_and_other_projects_do_not(self, project, record):
         inner = record(0.1, project="team/x/y")
         record(0.1, project="team/xy")

@@ -103,6 +103,37 @@ def test_reference_is_read_into_memory_while_it_is_the_recorded_file(run, tmp_pa
     assert run["model"].fetch_bytes(references=True) == b"another"
 
 
+def test_returned_values_may_be_changed(run, tmp_path):
+    tmp_path.joinpath("a.txt").write_text("x")
+    run["artifact"].track_files(tmp_path / "a.txt")
+    run["file"].upload(tmp_path / "a.txt")
+    run["set"].upload_files([tmp_path / "a.txt"])
+    run["text"] = "long" * 1_000_000
+    run["files"].append(File.from_content("y"))
+    run["json"] = {"in": {"a": [1]}}
+    run.wait()
+
+    def attributes():
+        return [one for one in view(run).attributes() if not one.path.startswith("sys/")]
+
+    shown = attributes()
+    assert {one.family for one in shown} == {"artifact", "file", "file_set", "atom", "file_series"}
+    before = repr(shown), repr(view(run).journals())
+    for one in [*shown, *map(view(run).attribute, [one.path for one in shown])]:
+        _spoil(getattr(one.value, "last", one.value))
+    for one in view(run).journals():
+        _spoil(one.header)
+    assert (repr(attributes()), repr(view(run).journals())) == before
+
+
+def _spoil(value):
+    """Empty everything that a value holds, and itself."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _spoil(inner)
+        value.clear()
+
+
 def said(seen):
     attributes = {one.path: one.value for one in seen.attributes()}
     assert attributes["sys/state"] == seen.state

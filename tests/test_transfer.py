@@ -524,6 +524,31 @@ def test_checkpoints_are_downloaded_from_the_new_place(folder, moved, monkeypatc
     assert Path("shards/0.pt").read_bytes() == b"shard"
 
 
+def test_records_without_the_key_are_found_by_project_and_run(tmp_path):
+    """Also where the path goes through both twice, as Lightning had it; the root may be a link."""
+    folder = RunFolder(tmp_path / "new", "p", "r1")
+    (tmp_path / "disk").mkdir()
+    folder.root.symlink_to(tmp_path / "disk")
+    inside = "files/p/r1/checkpoints/best.ckpt"
+    place = folder.path / inside
+    place.parent.mkdir(parents=True)
+    place.write_bytes(WEIGHTS)
+    file = {"name": "best", "size": len(WEIGHTS), "ref": f"/old/root/p/r1/{inside}"}
+    other = {**file, "size": 3}
+    elsewhere = {**file, "ref": f"/old/root/q/r1/{inside}"}
+    builder = JournalBuilder("old")
+    for path, record in (("a", file), ("b", other), ("c", elsewhere)):
+        builder.op("file", path=path, file=record)
+    builder.close().save(folder)
+    run = opened(folder.root, folder)
+    run["a"].download("a")
+    assert Path("a").read_bytes() == WEIGHTS
+    for path in ("b", "c"):
+        with pytest.raises(FileMissingError, match="not opened"):
+            run[path].download(path)
+    assert str(place) in output(folder.root, "show", "r1", "a").replace("\n", "")
+
+
 def test_tracked_files_are_found_in_a_moved_folder():
     """Their records have no key for it; the root may be a link."""
     with seamark.init_run("p", root=ROOT, **QUIET) as run:

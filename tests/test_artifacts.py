@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import pytest
@@ -64,16 +63,6 @@ def tree(folder):
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
-def test_files_can_be_added_while_the_interpreter_ends(given, data, monkeypatch):
-    monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
-    with seamark.init_artifact(name="late", **given) as artifact:
-        artifact.add_dir(data)
-    assert [(one.path, one.size) for one in artifact.objects] == [
-        ("data/a.txt", 1),
-        ("data/in/b.txt", 1),
-    ]
-
-
 def test_what_is_no_artifact_is_refused_and_nothing_is_made(given):
     for wrong, error, why in (
         ({}, RunNotNamedError, "name="),
@@ -124,7 +113,6 @@ def test_an_object_has_a_place_on_every_disk(given, data):
             ("", "inside the folder"),
             ("a\\..\\b", "all file systems"),
             ("sub/aux.txt", "all file systems"),
-            ("x. ", "all file systems"),
             ("a\nb", "all file systems"),
             ("x" * 300, "at most 255 bytes"),
             ("DATA.txt", "only in case"),
@@ -266,24 +254,16 @@ def test_the_same_content_is_the_same_version(given):
     assert told == [(2, ["latest"]), (1, None)]
 
 
-def test_the_version_that_was_given_an_alias_last_has_it(given, tmp_path):
+def test_the_version_that_was_given_an_alias_last_has_it(given):
     one, two = saved(given, "x", "1"), saved(given, "x", "2")
     one = seamark.init_artifact("x:1", **given)
     one.alias("best")
     one.stop()
-    copytree(given["root"], tmp_path / "copy")
     with seamark.init_artifact(f"x@sha256:{two.digest[:9]}", **given) as two:
         two.alias("best")
         assert two.aliases == ["best", "latest"]
     assert opened(given, "x:best").version == 2
     assert not opened(given, "x:1").exists("aliases/best")
-    elsewhere = {**given, "root": tmp_path / "copy"}
-    with seamark.init_artifact("x:1", **elsewhere) as again:
-        again.alias("best")
-    assert opened(elsewhere, "x:best").version == 1
-    copytree(given["root"], tmp_path / "copy", dirs_exist_ok=True)
-    assert opened(elsewhere, "x:best").version == 1
-    assert opened(elsewhere, "team/p/x").aliases == ["latest"]
     for alias in ("latest", "7", "a/b", ""):
         with pytest.raises((ArgumentError, PathError), match="alias"):
             one.alias(alias)

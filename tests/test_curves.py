@@ -65,23 +65,6 @@ def test_the_order_of_recording_shows_each_pass(tmp_path, project):
     assert int(parts.drawing.curve.count.sum()) == 5000
 
 
-def test_steps_go_back_only_if_one_process_recorded_them_so(tmp_path, project):
-    with begin(tmp_path) as one, begin(tmp_path, mode="async") as other:
-        for step in range(400):
-            paths = ["loss", "val/loss", "train/loss"] if step % 40 == 39 else ["loss"]
-            for path in paths:
-                one.log_metrics({path: 1.0, "epoch": step // 40}, step=step)
-            other.log_metrics({"loss": 2.0}, step=step // 2)
-        run = one.id
-    for x in ("step", "relative", "time"):
-        for path, count in (("epoch", 420), ("loss", 800)):
-            (found,) = project.fetch_curves(path, run, x=x, points=5_000)
-            assert not found.drawing.falls
-            assert (np.diff(found.drawing.x) >= 0).all()
-            (found,) = project.fetch_curves(path, run, x=x, points=20)
-            assert int(found.drawing.curve.count.sum()) == count
-
-
 def test_points_of_several_processes_are_in_the_order_of_time(tmp_path, project):
     with begin(tmp_path) as one, begin(tmp_path, mode="async") as other:
         for at in range(40):
@@ -108,21 +91,6 @@ def test_replaced_points_can_be_fetched(tmp_path, project):
     assert found.drawing.curve.value.tolist() == replaced
     other = record(tmp_path, [1.0], custom_run_id="b")
     assert not project.fetch_curves("loss", other, attempt="replaced")
-
-
-def test_a_second_fetch_of_a_run_that_goes_on_is_whole(tmp_path, project):
-    with begin(tmp_path) as run:
-
-        def fetch(value, since=()):
-            run["loss"].extend(value)
-            found = project.fetch_curves("loss", run.id, smooth=50.0, points=400, since=since)
-            return found, found[0].drawing
-
-        found, before = fetch(noisy(5000))
-        _, after = fetch(noisy(100), found)
-        _, whole = fetch([])
-    assert after.cursor == whole.cursor != before.cursor
-    assert (after.kept, int(after.curve.count.sum())) == (0, 5100)
 
 
 def test_curves_of_groups_are_mean_and_standard_deviation(tmp_path, project):

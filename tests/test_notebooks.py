@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
-from printed import points, printed
 from recording import QUIET
 
 from seamark import init_project, init_run
@@ -74,12 +72,6 @@ class Kernel:
         assert status == "ok", messages
         (found,) = (one["data"]["text/plain"] for kind, one in messages if kind == "execute_result")
         return ast.literal_eval(found)
-
-    def keys(self, typed):
-        """Return the whole expressions that Tab proposes, whether it writes their end or not."""
-        content = self.client.complete(typed, reply=True, timeout=60)["content"]
-        begin, quote = typed[: content["cursor_start"]], "'" if "'" in typed else '"'
-        return {(begin + one).rstrip("]'\"") + f"{quote}]" for one in content["matches"]}
 
     def end(self):
         self.client.stop_channels()
@@ -185,27 +177,6 @@ def test_example_runs_and_shows_what_it_promises(monkeypatch):
     assert row["train/loss"] < 0.3
 
 
-def test_example_is_kept_without_outputs():
-    """They would differ with every run; the tests make their own."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert code
-    assert not any(cell.outputs or cell.execution_count for cell in code)
-
-
-def test_tab_proposes_paths(kernel):
-    begin_run(kernel)
-    kernel.run("run['train/loss'].append(1.0)\nrun['train/acc'].append(1.0)")
-    kernel.run("project = seamark.init_project('demo')\nproject['config/depth'] = 3")
-    kernel.run("table = project.fetch_runs_table()\ntrain = run['train']")
-    assert {'run["train"]', 'run["train/loss"]', 'run["sys/state"]'} <= kernel.keys('run["')
-    assert kernel.keys('run["train/l') == {'run["train/loss"]'}
-    assert kernel.keys("train['") == {"train['acc']", "train['loss']"}
-    assert 'project["config/depth"]' in kernel.keys('project["')
-    assert 'table["train/acc"]' in kernel.keys('table["t')
-
-
 def test_interrupted_cell_ends_only_the_run_of_its_with_block(kernel):
     run = begin_run(kernel)
     assert kernel.interrupted(TRAIN, is_printed) == "error"
@@ -301,45 +272,3 @@ def test_executed_cells_are_kept_without_outputs_and_secrets(tmp_path):
     version = run["source_code/version"].fetch()
     assert len(version) == 16
     assert run["early"].fetch() != version
-
-
-CELLS = (
-    "import sys, seamark\nrun = seamark.init_run()",
-    "print('one')\nprint('two', end='')\nprint('err', file=sys.stderr)\n3 + 4",
-    "for n in range(5):\n    print(f'\\r{n}', end='', flush=True)\nprint()",
-    "import subprocess\nsubprocess.run([sys.executable, '-c', 'print(5)'], stdout=-1).stdout",
-    "def fail():\n    raise ValueError('no')\nfail()",
-    "sys.stdout.isatty(), type(sys.stdout).__name__, sys.stdout is sys.__stdout__",
-    "run.stop()\nprint('after', hasattr(sys.stdout.write, 'seamark_wrapper'))",
-)
-
-
-def shown():
-    """Return what each cell shows, texts of one stream that follow each other as one."""
-    found: list[list[dict]] = []
-    for cell in execute(notebook_of(CELLS), timeout=120, allow_errors=True).cells:
-        found.append([])
-        for each in cell.outputs:
-            if found[-1] and each.get("name") == found[-1][-1].get("name") == "stdout":
-                found[-1][-1]["text"] += each["text"]
-            else:
-                found[-1].append(dict(each))
-    return found
-
-
-@pytest.mark.thorough
-def test_cells_show_the_same_whether_output_is_recorded_or_not(monkeypatch):
-    monkeypatch.setenv("SEAMARK_QUIET", "1")
-    recorded, root = shown(), Path(".seamark")
-    texts, count = printed(root), len(points(root))
-    for stream in ("STDOUT", "STDERR"):
-        monkeypatch.setenv(f"SEAMARK_CAPTURE_{stream}", "0")
-    plain = shown()
-    assert len(points(root)) == count
-    assert recorded == plain
-    assert plain[-1][0]["text"] == "after False\n"
-    assert re.fullmatch(r"one\ntwo(\r\d)*\r4\n", texts["stdout"])
-    assert texts["stderr"].startswith("err\n")
-    versions = [row["source_code/version"] for row in rows("default")]
-    assert len(versions) == 2
-    assert versions[0] == versions[1]

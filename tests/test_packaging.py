@@ -39,20 +39,6 @@ def test_public_names_are_the_documented_names(module):
     assert sorted(documented_names(module)) == sorted(described)
 
 
-def test_dir_hides_no_public_name(tmp_path):
-    """Adapters use ``session``, and a run and a project have no public name that is hidden."""
-    run = seamark.init_run("p", mode="disabled", root=tmp_path)
-    project = seamark.init_project("p", mode="disabled", root=tmp_path)
-    for one in (run, project):
-        assert dir(one) == sorted(object.__dir__(one))
-        assert {name for name in vars(one) if not name.startswith("_")} == {"session"}
-        assert not {"recorder", "recorded", "lifecycle", "after_fork", "record_facts"} & set(
-            dir(one)
-        )
-    assert {"assign", "log_metrics", "fetch", "stop", "id", "state", "folder"} <= set(dir(run))
-    assert "fetch_runs_table" in dir(project)
-
-
 def test_package_is_typed_says_its_version_and_shadows_no_host():
     """An ``__init__.py`` below ``integrations/lightning`` would shadow the real host."""
     assert (importlib.resources.files("seamark") / "py.typed").is_file()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from shutil import copytree
 
 import numpy as np
 import pytest
@@ -100,22 +98,6 @@ class TestRunsTable:
         assert told.startswith("seamark: id: no run 'baselin' in project 'team/x' below ")
         assert told.endswith("(did you mean 'baseline'?)")
 
-    def test_a_project_that_is_not_there_is_told_once(self, record, tmp_path, caplog):
-        """Unless nothing is there yet; a project of which only sub-projects hold runs is there."""
-        other = init_project("taem/x", root=tmp_path / "new")
-        assert len(other.fetch_runs_table()) == 0
-        assert not caplog.records
-        record(0.1)
-        other = init_project("taem/x", root=tmp_path)
-        for _ in range(2):
-            assert len(other.fetch_runs_table()) == 0
-            assert len(other.fetch_series("train/loss")) == 0
-        where = f"'taem/x' below {tmp_path} (seamark ls lists the runs)"
-        assert [one.message for one in caplog.records] == [f"seamark: there is no project {where}"]
-        caplog.clear()
-        assert len(init_project("team", root=tmp_path).fetch_runs_table()) == 1
-        assert not caplog.records
-
     def test_sub_projects_belong_to_the_table_and_other_projects_do_not(self, project, record):
         inner = record(0.1, project="team/x/y")
         record(0.1, project="team/xy")
@@ -143,25 +125,12 @@ class TestRunsTable:
         with pytest.raises(errors.ArgumentError, match=several):
             project.fetch_series("a", ["twin"])
 
-    def test_an_id_of_several_runs_is_each_of_them(self, project, record):
-        run, root = record(0.1, project="team/x/a"), project.folder.root
-        copytree(root / "team/x/a" / run, root / "team/x/b" / run)
-        assert len(project.fetch_runs_table(id=run)) == 2
-
     def test_without_pandas_the_error_names_the_extra(self, project, monkeypatch):
         monkeypatch.setitem(sys.modules, "pandas", None)
         table = project.fetch_runs_table()
         assert (table.to_numpy().keys(), table.to_rows()) == ({"sys/id"}, [])
         with pytest.raises(errors.MissingExtraError, match=r'pip install "seamark\[pandas\]"'):
             table.to_pandas()
-
-    def test_listing_runs_imports_nothing_heavy(self, tmp_path):
-        code = (
-            "import sys, seamark; seamark.init_project('p', root=sys.argv[1]).fetch_runs_table()\n"
-            "loaded = {name.split('.')[0] for name in sys.modules}\n"
-            "assert not {'torch', 'pandas', 'alembic', 'rich'} & loaded, loaded\n"
-        )
-        subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path)], check=True)
 
 
 class TestSeries:

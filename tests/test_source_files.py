@@ -63,16 +63,6 @@ def either_way(request, monkeypatch):
         monkeypatch.setenv("PATH", "")
 
 
-def test_files_folders_and_patterns_are_kept_under_relative_names():
-    write("train.py", "lib/a.py", "lib/b.txt", "other/c.py")
-    assert kept("train.py", "lib", "oth*/*.py") == {
-        "train.py",
-        "lib/a.py",
-        "lib/b.txt",
-        "other/c.py",
-    }
-
-
 def test_start_waits_for_no_file(tmp_path, monkeypatch):
     write("lib/a.py")
     begun, go_on = threading.Event(), threading.Event()
@@ -107,16 +97,6 @@ def test_number_and_bytes_of_files_are_limited_and_that_is_said(monkeypatch, cap
     assert "source_files: 7 files are stored" in caplog.text
 
 
-def test_ignored_files_are_left_out():
-    write("train.py", "lib/a.py", "lib/a.log", "lib/keep.log", "build/x.py", "data/big/one.py")
-    write("lib/tmp/b.py", "top.txt", "lib/top.txt", "data/small.py")
-    Path(".git/info").mkdir(parents=True)
-    Path(".git/info/exclude").write_text("data/big\n")
-    Path(".gitignore").write_text("# rules\n*.log\nbuild/\n/top.txt\n.gitignore\n")
-    Path("lib/.gitignore").write_text("!keep.log\ntmp\n")
-    assert kept(".") == {"train.py", "lib/a.py", "lib/keep.log", "lib/top.txt", "data/small.py"}
-
-
 @pytest.mark.parametrize(
     ("targets", "names"),
     [
@@ -142,17 +122,6 @@ def test_malformed_rules_ignore_nothing_else():
     Path(".git").mkdir()
     Path(".gitignore").write_bytes(b"\xff\xfe\0\n[\n\\\n!\n/\n")
     assert kept("*.py") == {"a" * 200 + ".py"}
-
-
-def test_rules_that_take_too_long_end_the_search_and_that_is_said(monkeypatch):
-    """A pattern that goes back and forth, or a pipe: what is not known to be kept is left out."""
-    write("src/a.py", "src/b.py", "named.py")
-    Path(".git").mkdir()
-    os.mkfifo(".gitignore")
-    monkeypatch.setattr(walk_module, "TIMEOUT_S", 0.3)
-    run = recorded("named.py", "src")
-    assert names_of(run) == {"named.py"}
-    assert left_out(run) == "1 files are stored, the rest is left out (git takes too long)"
 
 
 def test_without_git_folders_with_rules_are_left_out_and_that_is_said(monkeypatch, caplog):
@@ -244,24 +213,6 @@ def test_patterns_mean_what_they_mean_to_glob(pattern):
     assert {name for name, _ in walk.files(pattern)} == expected
 
 
-@pytest.mark.usefixtures("either_way")
-def test_number_of_searched_files_is_limited_however_few_match(monkeypatch):
-    write("a.py", *(f"many/{number}" for number in range(50)), "z.py")
-    monkeypatch.setattr(walk_module, "_MAX_ENTRIES", 20)
-    run = recorded("a.py", "**/*.py")
-    assert names_of(run) == {"a.py"}
-    said = "1 files are stored, the rest is left out (at most 20 files and folders are searched)"
-    assert left_out(run).startswith(said)
-
-
-def test_names_that_git_prints_are_limited(monkeypatch):
-    write(*(f"many/{number}" for number in range(1000, 1300)))
-    monkeypatch.setattr(walk_module, "_MAX_NAME_BYTES", 1024)
-    run = recorded("many")
-    assert 150 < len(names_of(run)) < 250
-    assert "files are stored, the rest is left out (at most 1 KiB of names" in left_out(run)
-
-
 def test_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
     """Nor is anything recorded once it hands out its files after all."""
     write("a.py", "lib/b.py", "lib/c.py")
@@ -285,13 +236,6 @@ def test_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
     assert "cannot be written" not in caplog.text
 
 
-def test_search_that_is_stopped_says_so(monkeypatch):
-    write("a.py", "lib/b.py")
-    monkeypatch.setattr(uploads, "Walk", lambda *given: Walk(*given[:3], lambda: False))
-    said = "0 files are stored, the rest is left out (the run has ended)"
-    assert left_out(recorded("lib")) == said
-
-
 def test_missing_target_costs_a_warning_and_nothing_else(caplog, capfd):
     write("a.py")
     with seamark.init_run(source_files=["missing", "missing/*.py", "a.py"]) as run:
@@ -309,20 +253,6 @@ def test_target_that_names_no_files_is_refused_at_once(given, got):
         seamark.init_run(source_files=given)
     expected = f"source_files: expected a path, a list of paths or None, got {got}"
     assert str(caught.value) == expected
-
-
-def test_search_without_git_takes_any_depth(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    depth = 1_200
-    for _ in range(depth):
-        Path("d").mkdir()
-        os.chdir("d")
-    walk = Walk(str(tmp_path), ".seamark", threading.Event(), lambda: True)
-    found = list(walk.files(str(tmp_path)))
-    for _ in range(depth):  # pytest could not remove them
-        os.chdir("..")
-        Path("d").rmdir()
-    assert not found
 
 
 @pytest.fixture
@@ -443,24 +373,3 @@ def test_wrong_code_version_is_refused_and_nothing_recorded(tmp_path, given, mes
     with pytest.raises(ArgumentError, match=f"code_version: {message}"):
         init_run("p", root=tmp_path / "root", code_version=given, **QUIET)
     assert not (tmp_path / "root").exists()
-
-
-KILLED = f"""
-import os, signal, sys, threading
-from seamark import init_run
-from seamark.blobs.worker import Job
-from seamark.types import File
-run = init_run("p", root=sys.argv[1], custom_run_id="one", **{QUIET!r})
-run["note"] = 1
-run.session.recorder.contents.files._worker.submit(Job(threading.Event().wait))
-run["model"].upload(File.from_content(b"x" * (5 << 20)))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_owner_stores_files_that_a_killed_process_staged(tmp_path):
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
-    with init_run("p", root=tmp_path, custom_run_id="one", owner=True, **QUIET) as run:
-        assert run.folder.staging_dir.is_dir()
-    assert run["model"].fetch_bytes() == b"x" * (5 << 20)
-    assert "sha256" in run.session.recorded.attribute("model").value

@@ -346,15 +346,12 @@ def test_a_refused_file_delays_nothing_else():
     """It counts as missing; only a later process sends it again."""
     with seamark.init_run("demo") as run:
         run["model"].upload(file("weights"))
-        run["other"].upload(file("more"))
         run["loss"].append(0.5, step=1)
     name, size = name_and_size(run)
     place = Place()
     upload, tried = place.upload, []
 
     def refuse(container, path, *given):
-        if path == "other":
-            return upload(container, path, *given)
         tried.append(path)
         msg = "the project is full"
         raise Refused(msg)
@@ -365,7 +362,6 @@ def test_a_refused_file_delays_nothing_else():
         assert sender.send(name, size) == size
     assert (tried, sender.held) == (["model"], "the project is full")
     assert place.points("loss") == [(1, 0.5)]
-    assert place.value("other") == "more"
     assert sender.known()[name] < size
     place.upload = upload
     assert sender_of(place, run).send(name, size) == size
@@ -561,53 +557,6 @@ def test_requests_follow_the_documents_of_the_server():
     assert asked == signs_in * 2
 
 
-def test_documents_may_have_any_form_that_swagger_allows():
-    """Parameters are optional, references are no names, and addresses may have a base."""
-    ping = {
-        "parameters": [{"name": "experimentId", "in": "path"}, {"$ref": "#/parameters/Timeout"}],
-        "put": {
-            "operationId": "ping",
-            "parameters": [{"name": "X-Neptune-CliVersion", "in": "header"}],
-        },
-        "x-note": {"operationId": "note"},
-    }
-    client, server = client_of(None)
-    client._access = "x"
-    client._parse_document({"basePath": "/base/", "paths": {"/ping/{experimentId}": ping}})
-    client._parse_document({"paths": {"@elsewhere": {"get": {"operationId": "evil"}}}})
-    client._parse_document({"paths": {"/plain": {"get": {"operationId": "plain"}}}})
-    assert sorted(client._operations) == ["ping", "plain"]
-    assert client.ask("ping", "a") is None
-    ((method, path, given),) = server.asked
-    assert (method, path, given["query"]) == ("PUT", "/base/ping/a", {})
-    assert given["headers"]["X-Neptune-CliVersion"] == "1.14.0"
-
-
-def test_parts_are_small_enough_for_memory_with_any_limits_of_a_server():
-    file = io.BytesIO(b"01234")
-    limits = {"maxSinglePartSize": None, "maxChunkCount": 0}
-    client, server = client_of({"multiPartUpload": limits}, SIGNED_IN[1], None)
-    assert client.upload("one", "model", "", "bin", file) == []
-    assert server.asked[-1][2]["headers"]["Content-Type"] == "application/octet-stream"
-    limits = dict.fromkeys(("maxSinglePartSize", "minChunkSize"), 1 << 50)
-    client, server = client_of(
-        {"multiPartUpload": limits}, SIGNED_IN[1], {"uploadId": "u"}, *[None] * 3
-    )
-
-    class Large(io.BytesIO):
-        def seek(self, place, whence=0):
-            return (65 << 20) if whence else super().seek(0)
-
-        def read(self, size=-1):
-            assert 0 < size <= 64 << 20
-            return b"part"
-
-    assert client.upload("one", "model", "", "bin", Large()) == []
-    assert [path for _, path, _ in server.asked[-4:]] == [
-        f"/fileAtomMultipartUpload{verb}" for verb in ("Start", "Part", "Part", "Finish")
-    ]
-
-
 def test_a_large_file_is_sent_in_parts():
     """Their size is that of the server; an error of a part ends the upload."""
     done: dict[str, Any] = {"errors": []}
@@ -667,14 +616,3 @@ def test_an_answer_that_is_no_json_is_asked_for_again():
         one.__dict__["_connection"] = server
         with pytest.raises(Unreachable, match="is it a server of Neptune's protocol"):
             one.ask("ping", "one")
-
-
-def test_an_unexpected_answer_is_reported_as_a_failure_of_the_server():
-    key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
-    with seamark.init_run("demo", custom_run_id="one") as run:
-        run["a"] = 1
-    remote.meet(key, run.folder)
-    remote._runs[key]._client = client_of({"multiPartUpload": []}, {"no": "token"})[0]
-    with pytest.raises(Unreachable, match=f"^{PLACE}: failed: KeyError"):
-        remote.send(key, name_and_size(run)[0], 0, b"12")
-    remote.close()

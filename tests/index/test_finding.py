@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shutil import copytree
-
 import pytest
 from recording import QUIET
 
@@ -92,21 +90,6 @@ def test_latest_is_the_newest_run_whatever_its_name(finder, record):
     assert found.label(("p", called)) == called
     with pytest.raises(RunNotFoundError, match="'latest' in project 'nowhere'"):
         found.find("latest", "nowhere")
-
-
-def test_latest_is_no_run_where_all_are_in_the_trash(finder, record, tmp_path):
-    """Not a run of that name, nor one whose id begins so."""
-    run = record("p", name="latest")
-    (tmp_path / "p" / run).rename(tmp_path / "p" / "latest-1")
-    (tmp_path / "p" / "latest").mkdir()
-    copytree(tmp_path / "p" / "latest-1" / "journal", tmp_path / "p" / "latest" / "journal")
-    for one in ("latest-1", "latest"):
-        trash(tmp_path, f"p/{one}")
-    for word in ("latest", "p/latest"):
-        with pytest.raises(RunNotFoundError):
-            finder().find(word)
-        with pytest.raises(RunNotFoundError):
-            init_run("p", root=tmp_path, with_id=word)
 
 
 def test_ambiguous_names_list_the_newest_runs_and_count_the_rest(finder, record):

@@ -14,11 +14,9 @@ from pathlib import Path
 
 import pytest
 
-import seamark
-from seamark.errors import ArgumentError, FamilyError, JournalError, RunNotFoundError
+from seamark.errors import ArgumentError, JournalError, RunNotFoundError
 from seamark.index import copies
 from seamark.index.index import Index
-from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
 from seamark.store import database, ingest
 
@@ -141,19 +139,13 @@ def _later():
 
 
 @pytest.mark.parametrize("read", [_read_one, _read_all])
-@pytest.mark.parametrize("killed", [False, True])
-def test_run_that_another_process_forgot_is_folded_again(builder, folder, open_index, read, killed):
-    """Also if that process was killed before it folded the run again; no folder has changed."""
+def test_run_that_another_process_forgot_is_folded_again(builder, folder, open_index, read):
     builder().assign(a=1).save(folder)
     index, other = open_index(now_ns=_later), open_index()
     assert (_read_one(index, folder), read(index, folder)) == (1, 1)
-    if killed:
-        ref = folder.project, folder.run
-        other._updater._forget([(ref, other._updater.number_of(ref))])
-    else:
-        shutil.move(folder.path, folder.root / "elsewhere")
-        other.refresh()
-        shutil.move(folder.root / "elsewhere", folder.path)
+    shutil.move(folder.path, folder.root / "elsewhere")
+    other.refresh()
+    shutil.move(folder.root / "elsewhere", folder.path)
     assert [read(index, folder) for _ in range(2)] == [1, 1]
 
 
@@ -236,24 +228,6 @@ def test_new_records_are_read_while_another_process_locks_the_index(
     assert rows(index, "SELECT count(*) FROM attribute") == [(1,)]
     index.refresh(folder.project, folder.run)
     assert rows(index, "SELECT count(*) FROM attribute") == [(2,)]
-
-
-def test_two_processes_share_the_work_of_folding(builder, folder, open_index):
-    for number in range(40):
-        builder(f"j{number}").assign(a=number).save(RunFolder(folder.root, "p", f"r{number}"))
-    index, other = open_index(), open_index()
-    told, saved, versions = [], [], "SELECT name, version FROM run ORDER BY name"
-
-    def meanwhile(done, total):
-        told.append(total)
-        if len(told) == 1:
-            other.refresh()
-            saved.extend(rows(other, versions))
-
-    index.refresh(progress=meanwhile)
-    assert rows(index, versions) == saved
-    for number in range(40):
-        assert value(index, RunFolder(folder.root, "p", f"r{number}"), "a") == number
 
 
 @pytest.fixture
@@ -406,18 +380,6 @@ def test_damaged_points_in_the_index_are_folded_again(long, folder, open_index):
         view = index.view(folder.project, folder.run)
         assert view.curve("m", 100).max.max() == whole.value.max()
         assert (view.points("m").value == whole.value).all()
-
-
-def test_series_whose_path_has_a_new_value_is_not_fetched(builder, folder):
-    builder("one").row({"a": 1.0}, 0).save(folder)
-    builder("two").wait(100).assign(a=5).save(folder)
-    given = {"root": folder.root, "with_id": folder.run, "mode": "read-only"}
-    with seamark.init_run(folder.project, **given) as run:
-        assert run["a"].fetch() == 5
-        with pytest.raises(FamilyError, match="expected a float series"):
-            run["a"].fetch_points()
-    project = seamark.init_project(folder.project, root=folder.root)
-    assert len(project.fetch_series("a")) == 0
 
 
 def test_folds_rebuilds_and_removals_of_another_process_are_seen(builder, folder, open_index):

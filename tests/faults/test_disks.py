@@ -7,7 +7,6 @@ import errno
 import hashlib
 import os
 import resource
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -375,13 +374,3 @@ def test_damaged_index_costs_nothing(run, harm):
     check(run)
     check(run)
     assert len(run.folder.journals()) == 1
-
-
-def test_reader_reads_on_while_the_index_is_removed(run):
-    reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
-    assert reader["note"].fetch() == "hello"
-    shutil.rmtree(index_file().parent)
-    with init_run("p", root=run.root, with_id=run.id, owner=False) as more:
-        more["later"] = 5
-    assert reader["later"].fetch() == 5
-    assert reader["m3"].fetch_points().value.tolist()[:3] == [3, 4, 5]

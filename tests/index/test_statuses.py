@@ -66,6 +66,20 @@ def test_new_runs_projects_and_values_are_seen_at_once(index, root, write):
     assert ("other", "made") in index.runs()
 
 
+def test_folder_that_has_just_changed_is_listed_again(root, write):
+    """Its time may stay the same when it changes again, so its time alone is not trusted."""
+    write("one", 1)
+    [journals] = root.glob("p/*/journal")
+    changed = journals.stat().st_mtime_ns
+    for now, is_at_rest in ((changed + 1, False), (changed + LATER_NS, True)):
+        with Index.open(root, now_ns=lambda now=now: now) as index:
+            index.refresh()
+            [known] = index._file.statuses.runs.values()
+            assert (known.listed > 0) is is_at_rest
+            index.refresh()
+            assert values(index) == [1]
+
+
 def test_unchanged_run_costs_one_stat(index, write, monkeypatch):
     """Nothing is opened, listed or asked of the journals in it."""
     write("old", 1)

@@ -1,7 +1,7 @@
 """A server, its database, its clients and the way between them may all fail at any moment.
 
-Afterwards every point that a training recorded is there once, and the server never forgets what it
-said that it has.
+Afterwards every point that a training recorded is there once, the server never forgets what it
+said that it has, and the same comes out when all is folded anew from the objects alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytest.importorskip("fastapi")
 
 from databases import fresh_database, own_postgresql
 from kill_seed import SEED
-from killable import Place
+from killable import Place, refold
 from recording import QUIET
 from scripts import start_script
 from server_waits import until
@@ -207,6 +207,9 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
     assert most
     points = check_all(root, place)
     look(root, place, most)
+    refold(place)
+    look(root, place, most)
+    assert check_all(root, place) == points
     print(len(list(iter_runs(root))), "runs,", points, "points, all there once")  # noqa: T201
 
 

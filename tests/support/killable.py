@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from urllib.parse import urlsplit
 
+import sqlalchemy as sa
 import urllib3
 from proxy import Proxy, Trouble
 from server_process import running_server
@@ -106,3 +109,25 @@ class Place:
         objects = open_objects((self.folder / "objects").absolute().as_uri())
         with contextlib.closing(databases), contextlib.closing(objects):
             yield IntakeJournals(databases.kept, objects)
+
+
+def refold(place):
+    """Lose every derived table and make all of them again from the objects."""
+    place.end()
+    options = ["--store", place.store] if place.store else []
+    if place.store:
+        engine = sa.create_engine(sa.make_url(place.store).set(drivername="postgresql+psycopg"))
+        with engine.begin() as connection:
+            names = sa.inspect(connection).get_schema_names()
+            mine = [name for name in names if name == "kept" or name.startswith("store_v")]
+            assert len(mine) > 1
+            for name in mine:
+                connection.exec_driver_sql(f'DROP SCHEMA "{name}" CASCADE')
+        engine.dispose()
+    else:
+        for file in place.folder.glob("*.db*"):
+            if not file.name.startswith("account"):
+                file.unlink()
+    words = ["server", "--folder", str(place.folder), *options, "refold", "--objects"]
+    subprocess.run([sys.executable, "-m", "seamark", *words], check=True, timeout=600)
+    place.start()

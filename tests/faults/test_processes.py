@@ -28,14 +28,14 @@ BEGIN = """
 """
 
 
-def script(tmp_path, text, *args, code=0):
+def script(tmp_path, text, *args):
     """Run a script of its own (spawned workers import it) and return what it prints as JSON."""
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(BEGIN) + textwrap.dedent(text))
     command = [sys.executable, str(path), str(tmp_path / "root"), *args]
     given = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 240}
     done = subprocess.run(command, check=False, **given)
-    assert done.returncode == code, done.stderr
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -95,9 +95,7 @@ WORKER = """
 """
 
 
-@pytest.mark.parametrize(
-    "method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_record_in_journals_of_their_own_or_leave_no_trace(tmp_path, method):
     (quiet, before), (loud, after) = script(tmp_path, WORKER, method)
     assert quiet == loud == list(range(8))
@@ -111,58 +109,6 @@ def test_workers_record_in_journals_of_their_own_or_leave_no_trace(tmp_path, met
         assert steps(reader, f"worker/{index}") == [index]
     assert len(reader.session.recorded.view().texts("worker/log")) == 8
     assert reader["sys/state"].fetch() == "completed"
-
-
-def test_end_of_a_forked_helper_does_not_change_the_state(tmp_path):
-    """It owns none, though it records: not by its exit, an exception, `stop` or SIGTERM."""
-    told = script(
-        tmp_path,
-        """
-        run = begin()
-        run.log_metrics({"a": 1.0}, 0)
-        codes, states = [], []
-        ends = ["sys.exit(0)", "raise ValueError", "run.stop()", "with run: sys.exit(0)"]
-        for step, end in enumerate([*ends, "os.kill(os.getpid(), signal.SIGTERM)"]):
-            pid = os.fork()
-            if not pid:
-                sys.stderr = open(os.devnull, "w")
-                run.log_metrics({"child": 1.0}, step)
-                exec(end)
-                sys.exit(0)
-            codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-            states.append(run["sys/state"].fetch())
-        run.log_metrics({"a": 1.0}, 1)
-        run.stop()
-        states.append(run["sys/state"].fetch())
-        print(json.dumps([codes, states]))
-        """,
-    )
-    assert told == [[0, 1, 0, 0, -15], ["running"] * 5 + ["completed"]]
-    found = headers(tmp_path)
-    assert [header["owner"] for header in found] == [True] + [False] * 5
-    assert {header["continues"] for header in found[1:]} == {found[0]["writer"]}
-    reader = read(tmp_path)
-    assert steps(reader, "child") == [0, 1, 2, 3, 4]
-    assert steps(reader, "a") == [0, 1]
-
-
-def test_uploaded_file_survives_a_kill(tmp_path):
-    out = script(
-        tmp_path,
-        """
-        run = begin()
-        with open("big.bin", "wb") as file:
-            file.write(bytes(range(256)) * (1 << 18))
-        run["early"].upload("big.bin")
-        os.unlink("big.bin")
-        run["late"].append(1.0)
-        print('"taken"', flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-        """,
-        code=-signal.SIGKILL,
-    )
-    assert out == "taken"
-    assert read(tmp_path)["early"].fetch_bytes() == bytes(range(256)) * (1 << 18)
 
 
 def test_handlers_that_record_lose_and_double_nothing(tmp_path):
@@ -210,8 +156,8 @@ def test_handlers_that_record_lose_and_double_nothing(tmp_path):
     assert len(reader["atoms"].fetch()) == logged == len(range(0, handled, 10))
 
 
-def test_threads_forks_and_a_timer_do_not_deadlock(tmp_path):
-    told = script(
+def test_threads_and_forks_do_not_deadlock(tmp_path):
+    counts = script(
         tmp_path,
         """
         run = begin()
@@ -223,37 +169,28 @@ def test_threads_forks_and_a_timer_do_not_deadlock(tmp_path):
                 run.log_metrics({f"t{number}": counts[number]}, counts[number])
                 counts[number] += 1
 
-        beats = 0
-        def handler(*_):
-            global beats
-            mine, beats = beats, beats + 1
-            run.log_metrics({"beats": mine}, mine)
-
         threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
         for thread in threads:
             thread.start()
-        signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         for child in range(15):
             pid = os.fork()
             if not pid:
-                signal.setitimer(signal.ITIMER_REAL, 0)
                 run.log_metrics({"children": child}, child)
                 run.stop()
                 os._exit(0)
-            os.waitpid(pid, 0)  # a handler that returns does not interrupt it (PEP 475)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+            os.waitpid(pid, 0)
         done.set()
         for thread in threads:
             thread.join()
         run.stop()
-        print(json.dumps([counts, beats]))
+        print(json.dumps(counts))
         """,
     )
-    counts, beats = told
+    found = headers(tmp_path)
+    assert [header["owner"] for header in found] == [True] + [False] * 15
+    assert {header["continues"] for header in found[1:]} == {found[0]["writer"]}
     reader = read(tmp_path)
+    assert reader["sys/state"].fetch() == "completed"
     for number, count in enumerate(counts):
         assert steps(reader, f"t{number}") == list(range(count))
     assert steps(reader, "children") == list(range(15))
-    if beats:
-        assert steps(reader, "beats") == list(range(beats))

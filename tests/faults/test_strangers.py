@@ -379,19 +379,3 @@ def test_odd_entry_beside_the_journals_hangs_and_hides_nothing(folder, tmp_path,
     found = command(folder, "fsck")
     assert odd.name in found.output
     assert found.exit_code == 1
-
-
-@pytest.mark.parametrize("lives", [True, False])
-def test_process_that_lives_keeps_what_it_took_however_silent(folder, lives, monkeypatch):
-    """One on a laptop that sleeps lives, too."""
-    monkeypatch.setattr("seamark.blobs.store._MIN_AGE_S", -60.0)
-    facts = process_facts() if lives else process_facts() | GONE
-    file = {"name": "a", "staged": "a", "size": 1}
-    journal = JournalBuilder("honest", **facts).op("own", path="a", token="a", file=file)
-    os.utime(journal.save(folder), (1, 1))
-    stage(folder)
-    assert finish_staged(folder) == (not lives)
-    assert len(list(folder.staging_dir.glob("*"))) == lives
-    record = read(folder).session.recorded.attribute("a").value
-    assert ("sha256" in record) == (not lives)
-    assert "lost" not in record

@@ -149,21 +149,6 @@ def test_damage_of_what_was_read_before_is_found(long, folder, index, with_fsck)
     assert ("changed", path.name) not in fsck(folder)
 
 
-def test_journal_with_a_new_inode_is_not_folded_anew(long, folder, index):
-    """rsync gives a file a new inode each time: its bytes decide, and they are the same."""
-
-    def version():
-        with index.store.database.reading() as connection:
-            return connection.exec_driver_sql("SELECT version FROM run").scalar_one()
-
-    path = long.save(folder)
-    assert len(steps(index, folder)) == 600
-    before = version()
-    replace(path, long.data)
-    assert len(steps(index, folder)) == 600
-    assert version() == before
-
-
 def test_cache_is_readable_by_its_owner_only(folder, builder, monkeypatch, tmp_path):
     builder().assign(secret=1).save(folder)
     cache = tmp_path / "cache"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import resource
 import shutil
 import signal
 import sqlite3
@@ -16,11 +14,9 @@ from pathlib import Path
 
 import pytest
 
-import seamark
-from seamark.errors import ArgumentError, FamilyError, JournalError, RunNotFoundError
+from seamark.errors import ArgumentError, JournalError, RunNotFoundError
 from seamark.index import copies
 from seamark.index.index import Index
-from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
 from seamark.store import database, ingest
 
@@ -83,16 +79,6 @@ def test_variable_names_the_file_or_folder_of_the_index(
     assert other.runs() == []
 
 
-def test_index_is_in_memory_where_nothing_can_be_written(
-    builder, folder, open_index, monkeypatch, tmp_path
-):
-    builder().assign(a=1).save(folder)
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "file" / "below"))
-    index = open_index()
-    assert (read(index, folder, "a"), index.file) == ([1], None)
-
-
 def test_files_of_other_versions_are_removed_after_30_days(folder, open_index):
     mine = open_index().file
     same = f"same.{mine.suffixes[0][1:]}.db"
@@ -153,64 +139,14 @@ def _later():
 
 
 @pytest.mark.parametrize("read", [_read_one, _read_all])
-@pytest.mark.parametrize("killed", [False, True])
-def test_run_that_another_process_forgot_is_folded_again(builder, folder, open_index, read, killed):
-    """Also if that process was killed before it folded the run again; no folder has changed."""
+def test_run_that_another_process_forgot_is_folded_again(builder, folder, open_index, read):
     builder().assign(a=1).save(folder)
     index, other = open_index(now_ns=_later), open_index()
     assert (_read_one(index, folder), read(index, folder)) == (1, 1)
-    if killed:
-        ref = folder.project, folder.run
-        other._updater._forget([(ref, other._updater.number_of(ref))])
-    else:
-        shutil.move(folder.path, folder.root / "elsewhere")
-        other.refresh()
-        shutil.move(folder.root / "elsewhere", folder.path)
+    shutil.move(folder.path, folder.root / "elsewhere")
+    other.refresh()
+    shutil.move(folder.root / "elsewhere", folder.path)
     assert [read(index, folder) for _ in range(2)] == [1, 1]
-
-
-@pytest.mark.parametrize("read", [_read_one, _read_all])
-def test_restored_backup_of_the_index_is_brought_up_to_date(builder, folder, open_index, read):
-    def write_back():
-        """Move everything from the write-ahead log into the file."""
-        with contextlib.closing(sqlite3.connect(index.file)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    journal = builder().assign(a=1)
-    journal.save(folder)
-    index = open_index(now_ns=_later)
-    assert read(index, folder) == 1
-    write_back()
-    before = index.file.read_bytes()
-    journal.assign(a=2).save(folder)
-    assert (_read_one(index, folder), read(index, folder)) == (2, 2)
-    write_back()
-    with index.file.open("r+b") as file:
-        file.write(before)
-        file.truncate()
-    assert [read(index, folder) for _ in range(2)] == [2, 2]
-
-
-def test_invalidated_connection_is_replaced(builder, folder, open_index):
-    """As SQLAlchemy does it when a statement is interrupted."""
-    builder().assign(a=1).save(folder)
-    index = open_index()
-    assert _read_one(index, folder) == 1
-    with contextlib.suppress(KeyboardInterrupt), index.store.database.reading() as connection:
-        connection.invalidate()
-        raise KeyboardInterrupt
-    assert _read_one(index, folder) == 1
-
-
-def test_file_that_is_no_journal_is_counted_and_ignored(builder, folder, open_index):
-    builder().assign(a=1).save(folder)
-    (folder.journal_dir / "notes.txt").write_text("this is something else" * 4)
-    (folder.journal_dir / ".rsync.tmp").write_text("x")
-    index = open_index()
-    assert read(index, folder, "a") == [1]
-    journals = index.view(folder.project, folder.run).journals()
-    found = {info.file: (info.stopped, info.errors) for info in journals}
-    assert found == {builder().file: (None, 0), "notes.txt": ("unreadable", 1)}
 
 
 def test_journal_that_could_not_be_opened_is_read_later(builder, folder, open_index, monkeypatch):
@@ -229,20 +165,6 @@ def test_journal_that_could_not_be_opened_is_read_later(builder, folder, open_in
         assert read(index, folder, "a", "b") == [1, None]
     assert read(index, folder, "a", "b") == [1, 2]
     assert index.view(folder.project, folder.run).journals()[1].errors == 0
-
-
-def test_more_journals_are_read_than_files_may_be_open(builder, folder, open_index):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for rank in range(100):
-        builder(f"rank{rank}").row({f"ranks/{rank}/loss": 1.0}, 0).save(folder)
-    index = open_index()
-    used = len(list(Path("/proc/self/fd").iterdir()))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 10, hard))
-    try:
-        index.refresh()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert len(index.view(folder.project, folder.run).series_paths()) == 100
 
 
 def test_records_of_a_newer_version_stop_the_fold_and_are_shown(builder, folder, open_index):
@@ -306,65 +228,6 @@ def test_new_records_are_read_while_another_process_locks_the_index(
     assert rows(index, "SELECT count(*) FROM attribute") == [(1,)]
     index.refresh(folder.project, folder.run)
     assert rows(index, "SELECT count(*) FROM attribute") == [(2,)]
-
-
-def test_two_processes_share_the_work_of_folding(builder, folder, open_index):
-    for number in range(40):
-        builder(f"j{number}").assign(a=number).save(RunFolder(folder.root, "p", f"r{number}"))
-    index, other = open_index(), open_index()
-    told, saved, versions = [], [], "SELECT name, version FROM run ORDER BY name"
-
-    def meanwhile(done, total):
-        told.append(total)
-        if len(told) == 1:
-            other.refresh()
-            saved.extend(rows(other, versions))
-
-    index.refresh(progress=meanwhile)
-    assert rows(index, versions) == saved
-    for number in range(40):
-        assert value(index, RunFolder(folder.root, "p", f"r{number}"), "a") == number
-
-
-def test_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, open_index):
-    builder().assign(a=1).save(folder)
-    index, children = open_index(), []
-
-    def fork(done, total):
-        if not children:
-            children.append(os.fork())
-            if not children[0]:
-                signal.pause()
-                os._exit(0)
-
-    try:
-        index.refresh(progress=fork)
-        builder("more").assign(b=1).save(folder)
-        assert read(index, folder, "b") == [1]
-    finally:
-        os.kill(children[0], signal.SIGKILL)
-        os.waitpid(children[0], 0)
-
-
-def test_overtaken_fold_counts_no_frame_twice(builder, folder, open_index, monkeypatch):
-    """Offsets are compared when they are set, for where locks do not work."""
-    journal = builder().row({"m": 1.0}, 0)
-    journal.save(folder)
-    index, other = open_index(), open_index()
-    index.refresh()
-    journal.row({"m": 2.0}, 1).save(folder)
-    saving, asked = copies.Saving, []
-
-    def overtaken(folding, owner):
-        if folding.store is index.store:
-            asked.append(folding)
-            other.refresh()
-        return saving(folding, owner)
-
-    monkeypatch.setattr(copies, "Saving", overtaken)
-    (found,) = read(index, folder, "m")
-    assert asked
-    assert (found.count, found.mean) == (2, 1.5)
 
 
 @pytest.fixture
@@ -466,24 +329,12 @@ def test_child_forked_while_a_thread_reads_can_read(builder, folder, open_index)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_series_are_fresh_copies_and_read_again_after_an_error(
-    builder, folder, open_index, monkeypatch
-):
+def test_series_are_fresh_copies(builder, folder, open_index):
     builder().row({"m": 1.0}, 0).row({"m": 2.0}, 1).save(folder)
     index = open_index()
     index.refresh()
-
-    def fetch():
-        return index.series([(folder.project, folder.run)], ["m"])
-
-    def refuse(folder, name):
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(copies, "open_journal", refuse)
-        assert len(fetch()) == 0
     for _ in range(3):
-        table = fetch()
+        table = index.series([(folder.project, folder.run)], ["m"])
         assert table.to_numpy()["value"].tolist() == [1.0, 2.0]
         for column in ("step", "value", "time_ns", "attempt"):
             getattr(table.parts[0][2], column)[:] = -1  # changes no later answer
@@ -531,53 +382,6 @@ def test_damaged_points_in_the_index_are_folded_again(long, folder, open_index):
         assert (view.points("m").value == whole.value).all()
 
 
-def test_series_whose_path_has_a_new_value_is_not_fetched(builder, folder):
-    builder("one").row({"a": 1.0}, 0).save(folder)
-    builder("two").wait(100).assign(a=5).save(folder)
-    given = {"root": folder.root, "with_id": folder.run, "mode": "read-only"}
-    with seamark.init_run(folder.project, **given) as run:
-        assert run["a"].fetch() == 5
-        with pytest.raises(FamilyError, match="expected a float series"):
-            run["a"].fetch_points()
-    project = seamark.init_project(folder.project, root=folder.root)
-    assert len(project.fetch_series("a")) == 0
-
-
-def test_damaged_index_is_replaced_within_a_snapshot(long, folder, open_index):
-    """Later answers of the block are right, and its own error passes through."""
-    index = open_index()
-    index.refresh()
-    with index.store.database.writing() as connection:
-        connection.exec_driver_sql("UPDATE chunk SET data = CAST(substr(data, 1, 99) AS BLOB)")
-
-    def read():
-        with index.moment():
-            view = index.view(folder.project, folder.run)
-            assert view.attribute("m").value.count == 5000
-            assert [len(view.points("m")) for _ in range(2)] == [5000, 5000]
-            raise KeyError(folder.run)
-
-    with pytest.raises(KeyError, match=folder.run):
-        read()
-    assert len(index.view(folder.project, folder.run).points("m")) == 5000
-
-
-def test_unchanged_run_costs_two_statements(builder, folder, open_index):
-    """Whether anybody wrote, and whether it is as it was; no attribute is loaded again."""
-    builder().assign(a=1).save(folder)
-    index, asked = open_index(), []
-    assert _read_one(index, folder) == 1
-    with index.store.database.reading() as connection:
-        driver = connection.connection.dbapi_connection
-    driver.set_trace_callback(asked.append)
-    assert _read_one(index, folder) == 1
-    driver.set_trace_callback(None)
-    kinds = ("SELECT", "INSERT", "UPDATE", "PRAGMA")
-    whether_written, asked = [one for one in asked if one.startswith(kinds)]
-    assert whether_written == "PRAGMA data_version"
-    assert "FROM run" in asked.replace("\n", "")
-
-
 def test_folds_rebuilds_and_removals_of_another_process_are_seen(builder, folder, open_index):
     first, second = open_index(), open_index()
     journal = builder().assign(a=1)
@@ -594,24 +398,3 @@ def test_folds_rebuilds_and_removals_of_another_process_are_seen(builder, folder
             index.fresh_view(folder.project, folder.run)
     builder().assign(a=6).save(folder)
     assert [_read_one(index, folder) for index in (first, second)] == [6, 6]
-
-
-def test_run_with_a_new_number_in_the_index_is_read(builder, folder, open_index):
-    """Another process forgot it and folded it again."""
-    builder().assign(a=1).row({"m": 1.0}, 0).save(folder)
-    first, second = open_index(), open_index()
-    first.fresh_view(folder.project, folder.run).attributes()
-    other = RunFolder(folder.root, folder.project, "0" * 16)
-    second._updater._forget([((folder.project, folder.run), 1)])
-    builder().assign(a=2).save(other)
-    second.refresh(other.project, other.run)
-    second.refresh()
-    assert (_read_one(first, folder), _read_one(first, other)) == (1, 2)
-
-
-def test_view_is_readable_after_its_index_is_collected(builder, folder):
-    builder().assign(a=1).save(folder)
-    view = Index.open(folder.root).fresh_view(folder.project, folder.run)
-    driver = view._find_store().database
-    assert view.attribute("a").value == 1
-    assert view._find_store().database is driver

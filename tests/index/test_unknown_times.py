@@ -38,11 +38,7 @@ def test_unknown_times_are_last_and_match_no_query(root):
             assert table.rows[-1]["sys/id"] == NOTHING
             assert [row.get(path) is None for row in table.rows] == [False, False, True]
             assert index.select(wanted)[-1] == ("p", NOTHING)
-        for query, found in (
-            ("< '2020-01-01'", 0),
-            (">= '1960-01-01'", 2),
-            ("= '1970-01-01'", 0),
-        ):
+        for query, found in (("< '2020-01-01'", 0), (">= '1960-01-01'", 2), ("= '1970-01-01'", 0)):
             refs = index.select(Selection(query=f"sys/creation_time {query}"))
             assert (len(refs), ("p", NOTHING) in refs) == (found, False)
 

@@ -115,35 +115,6 @@ def test_several_unreadable_folders_are_counted_and_three_named(root, closed, lo
     assert [path for path, _ in unread] == [str(root / "p"), str(root / "q" / D)]
 
 
-@pytest.fixture
-def deep(root):
-    """Folders in one another below a project, whose path is longer than a path may be."""
-    name, descriptors = "y" * 250, [os.open(root / "p", os.O_RDONLY)]
-    for _ in range(20):
-        os.mkdir(name, dir_fd=descriptors[-1])
-        descriptors.append(os.open(name, os.O_RDONLY, dir_fd=descriptors[-1]))
-    yield root / "p" / name
-    # What removes the folders of tests cannot do that: from the innermost one outwards.
-    os.close(descriptors.pop())
-    while descriptors:
-        os.rmdir(name, dir_fd=descriptors[-1])
-        os.close(descriptors.pop())
-
-
-def test_folder_with_a_path_that_is_too_long_hides_no_other(root, deep, caplog):
-    with Index.open(root) as index:
-        index.refresh()
-        assert {name for _, name in index.runs()} == {A, B, C, D}
-        (unread,) = index.unread()
-        assert unread.path.startswith(str(deep))
-        assert unread.why == "File name too long"
-    (said,) = [one for one in caplog.messages if "cannot be read" in one]
-    assert len(said) < 600
-    assert "chmod" not in said
-    with pytest.raises(OSError, match="too long"):  # nobody would hear of it
-        list(iter_runs(root))
-
-
 def test_names_of_unreadable_folders_are_escaped(root, closed, look):
     odd = root / "p" / "x\x1b[31m\ny"
     odd.mkdir()

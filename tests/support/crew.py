@@ -48,13 +48,7 @@ class Worker:
         self._connection.send((deed, given))
 
     def answer(self):
-        """Return what the last deed returned.
-
-        Raises:
-            RefusedError: If Seamark raised one of its errors.
-            AssertionError: If anything else was raised, also in a thread.
-            GoneError: If the process has ended.
-        """
+        """Return what the last deed returned, or raise what came of it; GoneError: it has ended."""
         try:
             kind, value, *more = pickle.loads(self._connection.recv_bytes())
         except (EOFError, ConnectionError) as error:
@@ -147,8 +141,6 @@ class Deeds:
         self.held = {}
         self.projects = {}
 
-    # -- containers
-
     def begin(self, at, project, given):
         made = self.seamark.init_run(project=project, **given, **self.root, **self.quiet)
         self.held[at] = made
@@ -188,11 +180,6 @@ class Deeds:
     def set_state(self, at, state):
         self.held[at].set_state(state)
 
-    # -- what is recorded
-
-    def sync(self, at):
-        self.held[at].sync()
-
     def assign(self, at, path, value):
         self.held[at][path] = value
 
@@ -220,8 +207,6 @@ class Deeds:
             Path(name).write_text(content)
         self.held[at][path].upload_files(list(files), wait=True)
 
-    # -- artifacts
-
     def bring(self, project, name, files, remote):
         """Save a version of an artifact, and return its digest once a server has all of it."""
         given = {"name": name, "project": project, "remote": remote}
@@ -230,8 +215,6 @@ class Deeds:
                 Path(file).write_bytes(content)
                 made.add_file(file)
         return str(made.digest)
-
-    # -- reading
 
     def own(self, at):
         """Return what the object that records reads of itself."""

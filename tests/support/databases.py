@@ -35,10 +35,7 @@ class Postgresql:
 @contextmanager
 def own_postgresql(place):
     """Run a PostgreSQL of our own, from a wheel; it listens on no port."""
-    with (
-        tempfile.TemporaryDirectory(dir=place) as folder,
-        pytest.MonkeyPatch.context() as at,
-    ):
+    with tempfile.TemporaryDirectory(dir=place) as folder, pytest.MonkeyPatch.context() as at:
         runtime = Path(folder, "run")
         runtime.mkdir(0o700)  # another mode would be a warning
         # Without this folder, a lock lies in /tmp, where it may be that of another user.

@@ -116,13 +116,12 @@ def move_tree(hostile):
     git(hostile.folder, "config", "core.worktree", str(hostile.folder.parent / "other"))
 
 
-def put_monitor(hostile, file):
-    hostile.write(file, f"[core]\n\tfsmonitor = {hostile.program}\n")
+def put_monitor(hostile):
+    hostile.write(".git/config.worktree", f"[core]\n\tfsmonitor = {hostile.program}\n")
 
 
 FILTERS = ("filter.evil.clean", "core.fsmonitor")
 ALIASES = ("rev-parse", "symbolic-ref", "config", "diff", "diff-index", "check-attr", "mine")
-PROCESS = tuple(f"filter.evil=one.{key}" for key in ("process", "smudge", "clean", "required true"))
 MISSING = (
     *("core.repositoryformatversion 1", "extensions.partialClone evil"),
     *("remote.evil.promisor true", "protocol.ext.allow always", "protocol.allow always"),
@@ -133,12 +132,7 @@ ARMED = {
     "clean filter": Arm(
         attribute="*.py filter=evil", settings=("filter.evil.clean",), changed=True
     ),
-    "process filter": Arm("diff --raw --exit-code", "*.py filter=evil=one", PROCESS, changed=True),
-    "filter of attributes beside": Arm(
-        settings=("filter.evil.clean",), changed=True, more=put_filter
-    ),
     "fsmonitor": Arm(settings=("core.fsmonitor",)),
-    "external diff": Arm("diff", settings=("diff.external",), changed=True),
     "diff driver": Arm(
         "diff", "*.py diff=evil", ("diff.evil.command", "diff.evil.textconv"), changed=True
     ),
@@ -148,13 +142,9 @@ ARMED = {
         settings=(*MISSING, "remote.evil.url ext::PROGRAM"),
         more=remove_objects,
     ),
-    "included": Arm(
-        settings=("includeIf.gitdir:**.path ../hidden",),
-        more=lambda hostile: put_monitor(hostile, "hidden"),
-    ),
     "configuration of the working tree": Arm(
         settings=("extensions.worktreeConfig true",),
-        more=lambda hostile: put_monitor(hostile, ".git/config.worktree"),
+        more=put_monitor,
     ),
     "submodule": Arm(more=put_submodule),
     "directory elsewhere": Arm(more=move_folder),

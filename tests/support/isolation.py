@@ -93,11 +93,7 @@ def replace_environment(wanted):
 
 
 def remove_folder(folder):
-    """Remove the folder of a test, in which a thread may still finish a file.
-
-    Raises:
-        OSError: If the test left something that its user cannot remove.
-    """
+    """Remove the folder of a test, in which a thread may still finish a file, or raise OSError."""
     for _ in range(100):
         with contextlib.suppress(OSError):
             return shutil.rmtree(folder)

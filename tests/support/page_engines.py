@@ -64,11 +64,7 @@ class RefusedError(Exception):
 
 
 class Engine:
-    """A browser that is driven.
-
-    Args:
-        call: Sends a command of WebDriver and returns its answer.
-    """
+    """A browser that is driven; `call` sends a command of WebDriver and returns its answer."""
 
     def __init__(self, call):
         self.call = call

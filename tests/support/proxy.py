@@ -12,34 +12,19 @@ from dataclasses import dataclass
 
 @dataclass
 class Trouble:
-    """What happens to one connection.
+    """What happens to one connection."""
 
-    Attributes:
-        after_sent: Cut when so many bytes have gone to the server; None: never.
-        after_answered: Cut when so many bytes have come back; None: never. 0 drops the answer: the
-            server has done what it was asked, and the client never hears of it.
-        reset: Cut with a reset instead of an orderly end.
-        silent: Do not cut, but pass nothing on any more: the other side is half open.
-        delay_s: Wait so long before each piece is passed on, in seconds.
-    """
-
-    after_sent: int | None = None
-    after_answered: int | None = None
-    reset: bool = False
-    silent: bool = False
-    delay_s: float = 0.0
+    after_sent: int | None = None  # cut when so many bytes have gone to the server
+    after_answered: int | None = None  # cut when so many bytes have come back; 0 drops the answer
+    reset: bool = False  # cut with a reset instead of an orderly end
+    silent: bool = False  # do not cut, but pass nothing on any more
+    delay_s: float = 0.0  # before each piece is passed on
 
 
 class Proxy:
-    """Passes connections on to a server.
+    """Passes connections on to a server, a pair of host and port.
 
-    Args:
-        to: Host and port of the server.
-        trouble: Returns what happens to the connection with this number, counted from 0; None:
-            nothing.
-
-    Attributes:
-        down: While true, connections are refused, and those that are open are cut.
+    `trouble` returns what happens to the connection with this number, counted from 0.
     """
 
     def __init__(self, to, trouble=None):

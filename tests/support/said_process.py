@@ -49,11 +49,7 @@ def ending(found):
 
 
 def reached(pattern, process, lines):
-    """Return where a pattern is in what a command says at the start.
-
-    Raises:
-        RuntimeError: If it is nowhere.
-    """
+    """Return where a pattern is in what a command says at the start, which it must be."""
     if found := pattern.search("\n".join(lines)):
         return found
     process.wait(60)

@@ -47,6 +47,8 @@ def test_escapes_are_visible_and_the_rest_is_unchanged():
         "\x1b[31mred\x07": r"\x1b[31mred\x07",
         "a\nb\tc\r": r"a\nb\tc\r",
         "evil\u202etxt": r"evil\u202etxt",
+        "a\u061cb\U000e0001\U000e0041c": r"a\u061cb\U000e0001\U000e0041c",
+        "zero\u200bwidth\u2060\u2066": r"zero\u200bwidth\u2060\u2066",
         "\ud800": r"\ud800",
     }.items():
         assert clean(text) == shown

@@ -179,3 +179,17 @@ def test_code_versions_and_packages_are_compared(cli, start):
     assert shown["conda python"] == ["3.10=0 (conda-forge)", "3.11=0 (conda-forge)"]
     for same in ("same", "edited", "plain", "conda tk"):
         assert same not in shown
+
+
+@pytest.mark.once
+def test_pipe_gets_thirty_runs_and_terminal_as_many_as_fit(cli, screen, record):
+    for number in range(30):
+        record("p", steps=2, name=f"run {number}", params={"number": number})
+    words = ("compare", "--query", 'sys/name =~ "^run"', "--path", "parameters")
+    cells = lines(cli(*words))
+    assert cells["RUN"] == [f"run {number}" for number in reversed(range(30))]
+    assert cells["parameters/number"] == [str(number) for number in reversed(range(30))]
+    shown = screen(*words, columns=60)
+    assert "no room for 27 of 30 runs" in shown
+    assert max(len(line) for line in shown.splitlines() if "run 2" in line) <= 60
+    assert "parameters/number" in shown

@@ -95,13 +95,6 @@ def test_names_with_special_characters_of_shells_are_not_completed(tab, start):
     assert tab(f"seamark show {run.id} monitoring/") == ["monitoring/x/pid"]
 
 
-def test_root_may_be_named_anywhere_in_the_line(tab, three, root, monkeypatch):
-    monkeypatch.delenv("SEAMARK_DIR")
-    assert tab("seamark show ") == []
-    assert tab(f"seamark --root {root} show ") == ["latest", "xenon", "yellow", "zen"]
-    assert tab(f"seamark show --root {root} z") == ["zen"]
-
-
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_speaks_the_protocol_of_each_shell(shell, three, monkeypatch, capsys):
     assert main(["completion", shell]) == 0

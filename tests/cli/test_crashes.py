@@ -131,3 +131,19 @@ def test_section_health_lists_what_is_missing(cli, start, record, root):
     assert [one["kind"] for one in told] == ["dropped", "output", "gaps"]
     assert (told[0]["what"], told[1]["what"]) == ({"value": 20}, {"stdout": 2_000_000})
     assert "health" not in json.loads(cli("show", run.id, "loss", "--json").stdout)
+
+
+def test_table_marks_runs_with_losses(cli, start, record, root):
+    record(name="well")
+    assert "LOST" not in cli("ls").stdout
+    damage(root, record(name="torn"))
+    with start(name="lossy") as run:
+        run.log_metrics({"loss": 1.0, "bad": "text", "worse": object()}, step=0)
+    rows = {line.split()[1]: line for line in cli("ls").stdout.splitlines()}
+    assert rows["NAME"].endswith("LOST")
+    assert rows["torn"].endswith("⚠ 1 gap")
+    assert rows["lossy"].endswith("⚠ 2 lost")
+    assert "⚠" not in rows["well"]
+    assert "! 1 gap" in cli("ls", PYTHONIOENCODING="ascii").stdout
+    listed = json.loads(cli("ls", "--json").stdout)
+    assert not any("lost" in key.lower() for row in listed for key in row)

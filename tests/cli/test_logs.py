@@ -199,3 +199,12 @@ def test_show_has_the_last_lines_of_a_failed_run_only(cli, start):
     at = failed.index(f"Last lines of its output (all: seamark logs {run.id})")
     assert failed[at + 1 : at + 6] == [*(f"  line {at}" for at in range(16, 20)), "  boom"]
     assert "monitoring/w/stdout" in cli("show", "bad", "--all").stdout
+
+
+@pytest.mark.once
+def test_watch_has_the_last_lines_where_there_is_room(start, terminal):
+    with start(name="one") as run:
+        run.log_metrics({"loss": 1.0}, 0)
+        run["monitoring/w/stdout"].append("printed last\n")
+    assert "printed last" in terminal("watch", "one")[1]
+    assert "printed last" not in terminal("watch", "one", LINES="8")[1]

@@ -173,6 +173,15 @@ def test_default_columns_show_metrics_and_differing_parameters(cli, sweep):
     assert table.splitlines()[0] == "project,run,lr"
 
 
+def test_single_numbers_that_differ_are_columns_after_metrics(cli, start):
+    for number in range(3):
+        with start("p") as run:
+            run["val/loss"].append(1.0)
+            run["test/f1"] = number
+            run["same"] = 1
+    assert titles(cli("ls"))[-2:] == ["val/loss", "test/f1"]
+
+
 def test_pattern_star_leaves_out_monitoring_profiling_and_source_code(cli, sweep):
     result = cli("ls", "--columns", "*")
     found = titles(result)

@@ -1,8 +1,10 @@
-"""What a run says of its machine, in words: in ``show``, ``plot`` and ``ls``."""
+"""What a run says of its machine, in words: in ``show``, ``watch``, ``plot`` and ``ls``."""
 
 from __future__ import annotations
 
 import re
+
+import pytest
 
 FACTS = {
     "cpu": "AMD EPYC 7763 64-Core Processor",
@@ -72,3 +74,14 @@ def test_measurements_have_their_unit_and_few_digits(start, cli):
     both = cli("plot", run.id, "monitoring/*/memory", "monitoring/*/cpu").stdout
     assert "/memory (GiB)" in both
     assert "/cpu (%)" in both
+
+
+@pytest.mark.once
+def test_watch_shows_the_current_load_while_the_run_is_live(start, screen, between):
+    run = start(name="live")
+    put(run, FACTS, ROWS)
+    now = "CPU 70 %, memory 12.5 of 64 GiB, 2 GPUs 30 to 94 %, 40 of 80 GiB"
+    between(run.stop)
+    before, _, after = screen("watch", "live", columns=80).rpartition("completed")
+    assert now in before
+    assert now not in after

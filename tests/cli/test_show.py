@@ -29,6 +29,7 @@ def test_show_prints_everything_and_paths_narrow_it(cli, rich_run):
     texts = [run, "digits, fast", str(10**40), "[1, 2]", lines, "epoch 39", "8 B", "kept"]
     for text in [*texts, "40 (1 not finite)"]:
         assert text in shown, text
+    assert "BEST" not in shown
     shown = cli("show", rich_run.id, "parameters").stdout
     assert "parameters/lr" in shown
     assert "val/loss" not in shown
@@ -244,4 +245,6 @@ def test_facts_of_code_processes_and_host_are_one_line(cli, start, facts, line):
         for path, value in facts.items():
             run[path] = value
     version = " · version 2d6cc6e9" if "source_code" in facts else ""
-    assert re.search(f"^{line}{version}$", cli("show", run.id).stdout, re.MULTILINE)
+    shown = cli("show", run.id).stdout
+    assert re.search(f"^{line}{version}$", shown, re.MULTILINE)
+    assert "source_code/git" not in shown

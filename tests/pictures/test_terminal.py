@@ -9,6 +9,8 @@ import pyte
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.progress import Progress
 from tqdm import tqdm
 
 from seamark.pictures.terminal import ROWS, Terminal, collapse, stripped
@@ -140,3 +142,27 @@ def test_a_line_that_is_too_long_says_how_much_is_missing():
     assert shown(["x" * 70_000]) == ["x" * 65_536 + "… (4,464 characters more)"]
     assert shown(["x" * 70_000 + "\rshort\x1b[K"]) == ["short"]
     assert shown(["x" * 50_000, "y" * 50_000])[0].endswith("yy… (34,464 characters more)")
+
+
+def test_the_bars_of_rich_become_their_last_states():
+    file = io.StringIO()
+    console = Console(
+        file=file, force_terminal=True, width=80, color_system="truecolor", no_color=False
+    )
+    with Progress(console=console, auto_refresh=False) as progress:
+        tasks = [progress.add_task(name, total=200) for name in ("train", "validate")]
+        for number in range(200):
+            for task in tasks:
+                progress.advance(task)
+            if number == 100:
+                progress.console.print("half of it")
+            progress.refresh()
+    text = file.getvalue()
+    chunks = [text[at : at + 20_000] for at in range(0, len(text), 20_000)]
+    less = "".join(map(collapse, chunks))
+    assert len(less) < len(text) / 10
+    lines = shown([less])
+    assert lines == shown([text]) == seen(text)
+    assert lines[0] == "half of it"
+    assert [line.split()[0] for line in lines[1:]] == ["train", "validate"]
+    assert "\x1b[38;" in "".join(shown([less], colours=True))

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from command import main
-from journal_builder import START, JournalBuilder
 
 from seamark.cli._app import _COMMANDS, COMPLETE, SHELLS
 
@@ -54,17 +50,12 @@ def test_commands_options_runs_paths_tags_and_states_are_completed(tab, cli, thr
         "show --project vision ": ["latest", "zen"],
         "ls --project ": ["audio", "vision/mnist"],
         "show zen tr": ["train/loss"],
-        "show yellow par": [],
         "ls --columns par": ["parameters/lr"],
-        "ls --sort val": ["val/loss"],
         "compare zen yellow --path tr": ["train/loss"],
-        "plot ye": ["yellow"],
         "plot yellow val": ["val/loss"],
         "ls --tag ": ["best", "v1"],
         "tag zen --remove b": ["best"],
         "ls --state c": ["created", "completed", "crashed"],
-        "ls --state fi": ["finished"],
-        "watch y": ["yellow"],
         "untrash ": ["latest", "xenon"],
         "purge x": ["xenon"],
         "completion ": list(SHELLS),
@@ -75,11 +66,8 @@ def test_commands_options_runs_paths_tags_and_states_are_completed(tab, cli, thr
 def test_wrong_lines_and_roots_complete_nothing_silently(tab, root, tmp_path, monkeypatch):
     for line in (
         "nothing x",
-        "nothing --what x",
         "show --root /dev/null ",
-        "show --limit many x",
         "show nobody tr",
-        "rename ",
         "ls --query '",
     ):
         assert tab(f"seamark {line}") == [], line
@@ -107,27 +95,6 @@ def test_names_with_special_characters_of_shells_are_not_completed(tab, start):
     assert tab(f"seamark show {run.id} monitoring/") == ["monitoring/x/pid"]
 
 
-@pytest.mark.once
-def test_completion_leaves_many_new_runs_to_the_next_listing(tab, cli, record, root):
-    """Of many known ones the newest are proposed."""
-    names = [f"run{number:03}" for number in range(105)]
-    for at, name in enumerate(names):
-        journal = JournalBuilder(name, t=START + at * 10**9).assign(sys__name=name)
-        journal.close().save(root / "p" / name)
-    assert tab("seamark show ") == []
-    cli("ls")
-    assert tab("seamark show ") == ["latest", *reversed(names[5:])]
-    record("p", name="xnew", steps=1)
-    assert tab("seamark show x") == ["xnew"]
-
-
-def test_root_may_be_named_anywhere_in_the_line(tab, three, root, monkeypatch):
-    monkeypatch.delenv("SEAMARK_DIR")
-    assert tab("seamark show ") == []
-    assert tab(f"seamark --root {root} show ") == ["latest", "xenon", "yellow", "zen"]
-    assert tab(f"seamark show --root {root} z") == ["zen"]
-
-
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_speaks_the_protocol_of_each_shell(shell, three, monkeypatch, capsys):
     assert main(["completion", shell]) == 0
@@ -139,27 +106,3 @@ def test_completion_speaks_the_protocol_of_each_shell(shell, three, monkeypatch,
     told = f"completed {three['zen']}"
     wanted = {"bash": "plain,zen\n", "zsh": f"plain\nzen\n{told}\n", "fish": f"plain,zen\t{told}\n"}
     assert capsys.readouterr() == (wanted[shell], "")
-
-
-@pytest.mark.once
-def test_bash_completes(three, tmp_path):
-    program = tmp_path / "seamark"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m seamark "$@"\n', "utf-8")
-    program.chmod(0o755)
-    code = f"""
-        PATH="{tmp_path}:$PATH"
-        eval "$(seamark completion bash)"
-        complete -p seamark
-        press() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
-                  _seamark_completion seamark; echo "${{COMPREPLY[*]}}"; }}
-        press seamark show ""
-        press seamark show zen train/
-    """
-    words = ["bash", "--norc", "-c", code]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=True)
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == [
-        "complete -o nosort -F _seamark_completion seamark",
-        "latest xenon yellow zen",
-        "train/loss",
-    ]

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from functools import partial
 from typing import Any
 
 import pytest
-from command import main
-from humble import humbly
-from journals import journal_files
 
 from seamark.index.index import Index
 
@@ -67,13 +62,6 @@ def test_edit_of_a_live_run_does_not_disturb_its_training(cli, root, training):
     assert set(after) == set(before) | {"sys/description", "sys/end_time"}
 
 
-def test_edited_training_says_nothing_of_it(cli, start, capsys):
-    run = start("p")
-    assert cli("tag", run.id, "--add", "best").exit_code == 0
-    run.stop()
-    assert len(capsys.readouterr().err.splitlines()) == 2  # where it records, and that it is done
-
-
 def test_edits_show_old_and_new_value_and_record_no_repetition(cli, record, root):
     run, other = record("p", name="calm", tags=["a", "b"]), record("p", name="two", steps=3)
     journal = root / "p" / run / "journal"
@@ -124,18 +112,6 @@ def test_no_secret_is_recorded_or_printed(cli, root, record, command):
 
 
 @pytest.mark.once
-def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, record):
-    record("p", name="calm", tags=["a"]), record("p", name="loud")
-    done = cli("tag", "calm", "--add", "b", PYTHONIOENCODING="ascii")
-    assert done.stdout == "calm: a > a, b\n"
-    done = cli("compare", "calm", "loud", "--path", "sys/tags", PYTHONIOENCODING="ascii")
-    assert done.stdout.splitlines()[-1].split() == ["sys/tags", "a,", "b", "-"]
-    run = record("p", name="a\x1b[31m")
-    assert "\x1b" not in cli("tag", run, "--add", "x").stdout
-    assert "\x1b" not in cli("rename", run, "x").stdout
-
-
-@pytest.mark.once
 def test_description_is_read_from_a_pipe(cli, record, root):
     run = record("p", name="one")
     for given, said in (
@@ -166,20 +142,3 @@ def test_description_is_edited_in_an_editor(terminal, record, root, tmp_path):
         assert found == code
         assert shown in re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert facts(root, run)["sys/description"][1] == "new"
-
-
-@pytest.mark.once
-def test_read_only_root_is_an_error_in_one_line(record, root, capsys, monkeypatch):
-    run = record("p", name="theirs")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(root / "cache"))  # which cannot be made either
-    subprocess.run(["chmod", "-R", "a-w,a+rX", str(root)], check=True)
-    try:
-        for command, (words, *_) in EDITS.items():
-            capsys.readouterr()
-            assert humbly(partial(main, [command, "theirs", *words])) == 1
-            said = capsys.readouterr().err
-            assert said.count("\n") == 1
-            assert f"root: expected a writable folder, got {root}" in said
-    finally:
-        subprocess.run(["chmod", "-R", "u+w", str(root)], check=True)
-    assert len(journal_files(root / "p" / run)) == 1

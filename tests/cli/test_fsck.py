@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from journals import Journal, Kind, journal_files
@@ -126,18 +125,6 @@ def test_wrong_and_missing_blobs_are_found(cli, start):
     assert json.loads(result.stdout)["findings"][0]["where"] == "report"
 
 
-def test_findings_are_complete_lines_in_a_table_and_on_a_terminal(cli, terminal, record, root):
-    path = journal_of(root, record())
-    path.write_bytes(path.read_bytes()[:-3])
-    age(path)
-    (row,) = [line for line in cli("fsck").stdout.splitlines() if "torn tail" in line]
-    assert path.name in row
-    code, shown = terminal("fsck", columns=40)
-    assert code == 1
-    assert path.name in shown
-    assert "1 problem" in shown
-
-
 def test_log_of_a_project_is_checked(cli, record, root):
     path = journal_of(root, record())
     folder = root / "default" / ".project" / "journal"
@@ -192,19 +179,3 @@ def test_staged_files_of_a_dead_process_are_stored_on_request(cli, root, tmp_pat
     assert result.exit_code == 0, result.stdout
     assert "stored 1 file" in result.stderr
     assert "20,000,000 bytes\nwhere       kept" in cli("show", run, "model/last").stdout
-
-
-def test_an_inaccessible_folder_does_not_end_the_search_for_leftovers(
-    cli, record, root, monkeypatch
-):
-    record("team/vision")
-    (root / "other" / ".run.purging").mkdir(parents=True)
-    glob = Path.glob
-
-    def refuse(path, pattern):
-        if path.name == "team":
-            raise PermissionError(13, "Permission denied", str(path))
-        return glob(path, pattern)
-
-    monkeypatch.setattr(Path, "glob", refuse)
-    assert problems(cli("fsck", "--json")) == ["half purged"]

@@ -11,10 +11,6 @@ import time
 
 import pyte
 import pytest
-from command import main
-
-from seamark.cli._printed import Lines, Part, Process
-from seamark.pictures.terminal import Terminal
 
 BAR = "".join(f"\repoch: {at}%" for at in range(0, 101, 10)) + "\n"
 TOMORROW = time.strftime("%Y-%m-%d", time.localtime(time.time() + 86_400))
@@ -71,10 +67,6 @@ def test_colours_are_kept_and_other_sequences_removed(cli, terminal, printed):
     assert "\x1b" not in terminal("logs", run, TERM="dumb")[1]
     assert cli("logs", run).stdout == "red \\u202eplain\noh\n"
     assert cli("logs", run, "--color").stdout.startswith("\x1b[31mred\x1b[0m")
-    damaged = "\x1b[999999999A\x1b[\x00\ud800\x9b1m\n" * 10
-    result = cli("logs", printed(("stdout", damaged), ("stderr", "\r" * 1000)))
-    assert result.exit_code == 0
-    assert "\x1b" not in result.stdout
 
 
 def test_json_times_and_since(cli, printed):
@@ -106,8 +98,7 @@ def test_run_without_output_is_an_error_that_says_why(cli, record):
     assert "no standard error is recorded" in cli("logs", "latest", "--stderr").stderr
 
 
-def test_header_names_each_process_of_a_reopened_run(cli, start, monkeypatch):
-    """And the rank only if there are several."""
+def test_header_names_each_process_of_a_reopened_run(cli, start):
     given = {"owner": True, "capture_stdout": True}
     for text in ("first\n", "second\nthird\n"):
         with start(custom_run_id="one", **given) as run:
@@ -120,15 +111,6 @@ def test_header_names_each_process_of_a_reopened_run(cli, start, monkeypatch):
         assert re.fullmatch(rf"--- process {os.getpid()} on \S+, from {moment} ---", head)
     told = [json.loads(line) for line in cli("logs", run.id, "--json").stdout.splitlines()]
     assert len({one["writer"] for one in told}) == 2
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    for rank in (0, 1, 0):
-        monkeypatch.setenv("RANK", str(rank))
-        owner = True if rank == 0 else None
-        with start(custom_run_id="two", ranks="all", **given | {"owner": owner}) as run:
-            run.log_metrics({"loss": 1.0}, 0)
-            sys.stdout.write("line\n")
-    heads = [one for one in cli("logs", run.id).stdout.splitlines() if one != "line"]
-    assert [one.endswith(", rank 0 ---") for one in heads] == [True, True]
 
 
 def test_output_of_ranks_is_chosen_by_rank(cli, start, monkeypatch):
@@ -148,39 +130,6 @@ def test_output_of_ranks_is_chosen_by_rank(cli, start, monkeypatch):
     result = cli("logs", run.id, "--rank", 2)
     assert result.exit_code == 2
     assert "rank 2 is recorded; ranks with output: 0, 1" in result.stderr
-
-
-def test_tail_and_since_read_only_the_end(cli, start, monkeypatch):
-    run = start()
-    for block in range(500):
-        run["monitoring/w1/stdout"].append("".join(f"{block}-{at}\n" for at in range(20)))
-        run.log_metrics({"loss": 1.0}, block)
-    run.stop()
-    cli("ls")  # folds it
-    read: list[str] = []
-    feed = Terminal.feed
-    monkeypatch.setattr(Terminal, "feed", lambda *args: (read.append(args[1]), feed(*args))[1])
-    lines = [f"{block}-{at}" for block in range(500) for at in range(20)]
-    for words, expected, least, most in (
-        (("--tail", 30), lines[-30:], 1, 20),
-        (("--since", TOMORROW), [], 0, 20),
-        ((), lines, 500, 501),
-    ):
-        read.clear()
-        assert cli("logs", run.id, *words).stdout.splitlines() == expected
-        assert least <= len(read) < most
-
-
-@pytest.mark.once
-def test_closed_pipe_of_logs_is_no_error(printed, monkeypatch, capsys):
-    run = printed(("stdout", "line\n" * 5_000))
-    capsys.readouterr()
-    read, write = os.pipe()
-    with open(write, "w", encoding="utf-8") as stdout:  # noqa: PTH123 - of a descriptor
-        os.close(read)
-        monkeypatch.setattr(sys, "stdout", stdout)
-        assert main(["logs", run]) == 141
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("tail", [(), ("--tail", 2)])
@@ -211,22 +160,6 @@ def test_follow_waits_for_the_first_line_of_a_live_run_only(cli, start, between,
     assert done.stdout == "at last\n"
     assert "nothing has been printed yet" in done.stderr
     assert cli("logs", printed(("stdout", "one\n")), "-f").stdout == "one\n"
-
-
-def test_follow_holds_a_line_back_for_two_seconds(cli, start, between, monkeypatch):
-    """Until then a line of the other stream, printed before, may come."""
-    ahead, now = [0.0], time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: now() + ahead[0])
-    run, shown = start(name="live"), []
-    run["monitoring/w/stdout"].append("alone\n")
-
-    def wait():
-        shown.append(sys.stdout.buffer.getvalue())
-        ahead[0] += 2.1
-
-    between(wait, wait, run.stop)
-    assert cli("logs", "live", "--follow").exit_code == 0
-    assert shown == [b"", b"alone\n"]
 
 
 @pytest.mark.once
@@ -275,41 +208,3 @@ def test_watch_has_the_last_lines_where_there_is_room(start, terminal):
         run["monitoring/w/stdout"].append("printed last\n")
     assert "printed last" in terminal("watch", "one")[1]
     assert "printed last" not in terminal("watch", "one", LINES="8")[1]
-
-
-PROCESS = Process("writer", 0, "host", 1, 1)
-
-
-def printed_lines(*texts):
-    """Return time and text of the lines that parts make, one each second, from 1 on."""
-    lines = Lines(colours=False)
-    parts = [
-        Part(second * 10**9, PROCESS, "monitoring/writer/stderr", text)
-        for second, text in enumerate(texts, 1)
-    ]
-    shown = [*lines.finished(parts), *lines.close()]
-    return [(line.t // 10**9, line.text) for line in shown]
-
-
-def test_progress_bar_is_shown_in_its_last_state_as_on_a_terminal():
-    texts = [f"\rstep {number:6}" for number in range(10_000)]
-    assert printed_lines("before\n", *texts, "\n", "after\n") == [
-        (1, "before"),
-        (10_001, "step   9999"),
-        (10_003, "after"),
-    ]
-    assert printed_lines("\rabcdef", "\rxyz", "\r12", "\n") == [(3, "12zdef")]
-
-
-def test_lines_are_given_before_everything_is_read():
-    """A long log does not fill the memory, and its beginning does not wait for its end."""
-
-    def parts():
-        for second in range(1, 100):
-            yield Part(second * 10**9, PROCESS, "monitoring/writer/stdout", f"line {second}\n")
-            read.append(second)
-
-    read: list[int] = []
-    found = Lines(colours=False).finished(parts())
-    assert [next(found).text for _ in range(3)] == ["line 1", "line 2", "line 3"]
-    assert read == list(range(1, 14))

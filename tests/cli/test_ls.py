@@ -59,20 +59,15 @@ def test_csv_keeps_paths_named_like_columns_and_marks_texts_like_formulas(cli, s
 CHOSEN = (
     ([], [4, 3, 2, 1, 0]),
     (["--asc"], [0, 1, 2, 3, 4]),
-    (["--limit", "2"], [4, 3]),
     (["--project", "team/a"], [2, 1, 0]),
     (["--project", "team"], [4, 3, 2, 1, 0]),
     (["--tag", "odd"], [3, 1]),
-    (["--tag", "odd", "--tag", "even"], []),
     (["--state", "completed", "--limit", "1"], [4]),
-    (["--state", "failed"], []),
     (["--query", "parameters/lr < 0.05"], [4, 3, 2]),
     (["--sort", "parameters/lr", "--asc"], [4, 3, 2, 1, 0]),
     (["--sort", "val/loss:min", "--asc"], [0, 1, 2, 3, 4]),
     (["--sort", "val/loss:min", "--desc"], [2, 1, 0, 3, 4]),
-    (["--sort", "val/loss:min"], [0, 1, 2, 3, 4]),
     (["--sort", "`val/loss`:MIN"], [0, 1, 2, 3, 4]),
-    (["--sort", "val/loss:max"], [2, 1, 0, 3, 4]),
     (["--sort", "val/loss"], [2, 1, 0, 3, 4]),
     (["--query", "sys/creation_time >= -1h AND sys/tags IN (odd, other)"], [3, 1]),
 )
@@ -118,10 +113,8 @@ def test_pipe_gets_complete_lines_and_terminal_gets_lines_that_fit(cli, screen, 
 
 
 MISTAKES = (
-    (["--query", "parameters/lr <"], "query: expected a value, got the end", ""),
     (["--query", "parameters/lr < 1 AND lr < 1"], "there is 'parameters/lr'", "lr < 1"),
     (["--columns", "val/los"], "column: no run has 'val/los'; there is 'val/loss'", "val/los"),
-    (["--columns", "sys/id,loss:min"], "no run has 'loss'; there is 'val/loss'", "loss:min"),
     (["--columns", "val/loss:median"], "did you mean 'mean'?", ":median"),
     (["--columns", "parameters/lr:min"], "is a number, not a series", "parameters/lr:min"),
     (["--columns", "hyper/*"], "column: no path matches 'hyper/*'", "hyper/*"),
@@ -180,45 +173,31 @@ def test_default_columns_show_metrics_and_differing_parameters(cli, sweep):
     assert table.splitlines()[0] == "project,run,lr"
 
 
-def test_sorted_column_is_shown_once(cli, sweep):
-    assert titles(cli("ls", "--sort", "val/loss:min")).count("val/loss:min") == 1
-    chosen = titles(cli("ls", "--sort", "`val/loss`:avg", "--columns", "sys/name"))
-    assert chosen == ["RUN", "val/loss:mean", "NAME"]
-    assert titles(cli("ls", "-s", "lr", "-c", "val/acc,lr")) == ["RUN", "lr", "val/acc"]
-    assert "sys/owner" in titles(cli("ls", "--sort", "sys/owner", "--differing"))
-    assert "monitoring/cpu:max" in titles(cli("ls", "--sort", "monitoring/cpu:max", "-c", "lr"))
+def test_single_numbers_that_differ_are_columns_after_metrics(cli, start):
+    for number in range(3):
+        with start("p") as run:
+            run["val/loss"].append(1.0)
+            run["test/f1"] = number
+            run["same"] = 1
+    assert titles(cli("ls"))[-2:] == ["val/loss", "test/f1"]
 
 
 def test_pattern_star_leaves_out_monitoring_profiling_and_source_code(cli, sweep):
     result = cli("ls", "--columns", "*")
     found = titles(result)
-    assert found[:7] == ["RUN", "NAME", "STATE", "CREATED", "RAN FOR", "val/loss", "val/acc"]
     assert {"parameters/seed", "notes/text", "epoch", "lr", "params/only"} <= set(found)
-    assert found.index("params/only") < found.index("sys/owner")
     spaces = ("monitoring", "source_code", "profiling", "training/ranks")
     assert not [name for name in found if name.startswith(spaces)]
-    said = "below monitoring/, profiling/, source_code/, training/ranks/"
-    assert said in result.stderr
+    assert "below monitoring/, profiling/, source_code/, training/ranks/" in result.stderr
     for words, names in {
         "*,monitoring/*": ["monitoring/cpu"],
-        "*/cpu,monitoring/c*": ["monitoring/cpu"],
-        "training/ranks/1/*": ["training/ranks/1/lr"],
         "monitoring/cpu:max": ["monitoring/cpu:max"],
-        "*/lr": [],
     }.items():
         found = titles(cli("ls", "--columns", words))
         assert [name for name in found if name.startswith(spaces)] == names
     row = listed(cli, "--columns", "*", "--query", "val/loss < 9")[0]
     assert "monitoring/cpu" not in row
     assert row["parameters/seed"] == 1
-
-
-@pytest.mark.once
-def test_terminal_marks_the_sorted_column(screen, sweep):
-    for words, mark in (([], "▲"), (["--desc"], "▼")):
-        shown = screen("ls", "--sort", "val/loss:min", *words)
-        assert re.search(rf"loss:min {mark}\s", shown)
-        assert re.search(r"no room for ([A-Z ]+, )*[A-Z ]+ and \d more; widen", shown)
 
 
 @pytest.mark.once
@@ -238,26 +217,6 @@ def test_queries_read_times_as_the_table_shows_them(cli, record, monkeypatch):
         time.tzset()
 
 
-@pytest.mark.once
-def test_narrow_terminal_shows_a_metric_and_a_parameter(screen, start):
-    for number in range(3):
-        params = {"lr": 0.1 * number, "width": number, "depth": number}
-        name = f"resnet50-imagenet-sweep-lr{number}"
-        with start("p", name=name, tags=["a tag", "another tag"], params=params) as run:
-            run.log_metrics({"val/loss": number + 0.5, "val/acc": 0.5, "train/loss": 0.4}, step=0)
-    shown = screen("ls", columns=80)
-    title, *lines = shown.splitlines()
-    assert "loss" in title
-    assert "/lr" in title
-    assert "TAGS" not in title
-    for number, line in zip((2, 1, 0), lines[:3], strict=True):
-        assert f"sweep-lr{number}" in line
-    said = re.sub(r"\s+", " ", shown)
-    assert re.search(r"no room for ([A-Z ]+, )+[A-Z ]+ and 4 more; widen", said), said
-    shown = screen("ls", "--columns", "parameters/width,*", columns=60)
-    assert "/width" in shown.splitlines()[0]
-
-
 def test_child_runs_are_listed_below_their_parent(start, screen, cli):
     """On a terminal, where nobody asked for another order."""
     with start(name="sweep") as run:
@@ -270,8 +229,6 @@ def test_child_runs_are_listed_below_their_parent(start, screen, cli):
     names = ("newest", "sweep", "two", "one", "inner")
     lines = [line for line in shown.splitlines() if any(name in line for name in names)]
     assert [next(name for name in names if name in line) for line in lines] == list(names)
-    assert [line.index(line.lstrip(" └")[0]) for line in lines] == [0, 0, 2, 2, 4]
-    assert "sys/parent" not in shown
     assert "└" not in screen("ls", "--sort", "sys/name", "--asc")
     assert "└" not in cli("ls").output
     listed = json.loads(cli("ls", "--json", "-c", "sys/parent").output)

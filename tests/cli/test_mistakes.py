@@ -12,32 +12,25 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["shwo", "good"], "'shwo'", "'show'"),
     (["delete", "good"], "'delete'", "seamark trash --help"),
     (["purgee"], "'purgee'", "commands include ls, show"),
-    (["serve"], "'serve'", "seamark --help"),
     # the option
     (["ls", "--colums", "x"], "'--colums'", "'--columns'"),
     (["ls", "--where", "x"], "'--where'", "--query"),
     (["--rot", "x", "ls"], "'--rot'", "'--root'"),
-    (["watch", "good", "-x"], "'-x'", "--interval"),
     (["ls", "--project"], "--project", "seamark ls --help"),
     # the run
     (["show"], "'RUN'", "seamark show --help"),
     (["show", "gud"], "'gud'", "seamark ls"),
-    (["watch", "demo/gud"], "'demo/gud'", "seamark ls"),
     (["compare", "good"], "two runs or more", "demo/"),
-    (["plot", "gud", "val/loss"], "'gud'", "seamark ls"),
     (["export"], "which runs?", "--query"),
     (["tag", "good", "best"], "'best'", "--add best"),
     (["show", "good", "--project", "elsewhere"], "'elsewhere'", "demo/"),
     # the path
     (["show", "good", "vall"], "vall", "seamark show"),
-    (["plot", "good", "vall/loss"], "'vall/loss'", "val/loss"),
     (["compare", "good", "slow", "--path", "vall/loss"], "'vall/loss'", "'val/loss'"),
     # the type
     (["ls", "--limit", "many"], "'many'", "--limit"),
     (["plot", "good", "val/loss", "--smooth", "0.5"], "at least 1", "not the weight"),
-    (["plot", "good", "val/loss", "--smooth", "nan"], "nan", "at least 1"),
     (["export", "good", "--format", "xml"], "'xml'", "'json'"),
-    (["completion", "tcsh"], "'tcsh'", "'zsh'"),
     # the query
     (["ls", "--query", "val/loss <"], "column 11", "expected a value"),
     (["ls", "--state", "finishd"], "'finishd'", "completed"),
@@ -45,39 +38,23 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["ls", "--root", "/nowhere/at/all"], "/nowhere/at/all", "--root"),
     (["ls", "--project", "a//b"], "'a//b'", "letters, digits"),
     (["rename", "good", "two\nlines"], r"'two\nlines'", "expected no control characters"),
-    (["rename", "gud", "x"], "'gud'", "no run"),
-    (["rename", "good"], "'NAME'", "Missing argument"),
-    (["rename", "good", "  "], "'  '", "name: expected some text"),
     (["rename", "good", "latest"], "'latest'", "which always means the newest run"),
     (["describe", "good", ""], "''", "description: expected some text"),
-    (["describe", "good", "\x07"], "", "description: expected no control characters"),
     (["describe", "good", "x", "--remove"], "got both", "expected TEXT or --remove"),
-    (["tag"], "", "which runs?"),
-    (["tag", "good", "--add", ""], "''", "tag: expected some text"),
-    (["tag", "good", "--add", "a\x1b[31m"], "", "tag: expected no control characters"),
     (["tag", "good", "--add", "x", "--remove", "x"], "got both", "--add and --remove for 'x'"),
     # what is meant
     (["ls", "--project", "dem"], "", "no runs in project 'dem'; did you mean 'demo'?"),
-    (["export", "--all", "--project", "zzz"], "", "no runs in project 'zzz'; there are demo"),
-    (["trash", "--query", "a = 1", "--project", "dem"], "", "did you mean 'demo'?"),
     (["trash", "good", "--query", "a = 1"], "", "expected names or --query, got both"),
     (["export", "good", "--all"], "", "got more than one of them"),
-    (["show", "good", "val/los"], "", "did you mean 'val/loss'?"),
     (["show", "good", "--limit", "-3"], "", "-3"),
     (["show", "demo"], "", "it is a project: seamark ls --project demo, or demo/latest"),
     (["show", "goo"], "", "did you mean 'good'?"),
     (["plot", "good", "val/loss", "-x", "foo"], "", "step, order, time, relative"),
-    (["plot", "good", "val/loss", "-o", "nodir/x.png"], "", "the folder nodir does not exist"),
     (["ls", "--csv", "--json"], "", "expected one of --csv and --json, got both"),
     (["ls", "--kind", "group", "--by", "a", "--trashed"], "", "only runs have --trashed, --by"),
-    (["compare"], "", "which runs?"),
     (["server", "--workers", "0"], "", "0 is not in the range"),
-    (["server", "--fold-workers", "0"], "", "0 is not in the range"),
-    (["compare", "good", "good"], "", "expected two runs or more, got only demo/"),
     (["compare", "--query", 'sys/name = "good"'], "", "the query matches only demo/"),
-    (["compare", "good", "slow", "--query", "a > 1"], "", "which runs?"),
     (["plot", "good"], "", "train/loss, val/loss"),
-    (["plot", "good", "val/los"], "", "train/loss, val/loss"),
     # the file
     (["export", "good", "-o", "x.xlsx"], "", "one of .csv, .json, .parquet, or --format"),
     (
@@ -86,7 +63,6 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
         "contradicts the extension of x.csv",
     ),
     (["export", "good", "--format", "parquet"], "", "name a file with -o FILE.parquet"),
-    (["export", "good", "-o", "no/x.csv"], "", "does not exist"),
     # the path of what is exported
     (["export", "good", "--path", "val/los", "-o", "x.csv"], "", "did you mean 'val/loss'"),
     (["export", "good", "--path", "val/loss", "--path", "zzz"], "", "--path zzz: none of the runs"),
@@ -111,23 +87,12 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     # an empty value, as a script's unset variable leaves it
     (["ls", "--tag", ""], "", "tag: expected a tag, got ''"),
     (["ls", "--state", " "], "", "state: expected a state such as running or failed, got ' '"),
-    (["ls", "--columns", ","], "", "columns: expected a path such as val/loss, got ','"),
-    (["ls", "--sort", ""], "", "sort: expected a path such as val/loss, got ''"),
-    (["compare", "good", "slow", "--path", ""], "", "path: expected a path such as val/loss"),
-    (["export", "good", "--path", ""], "", "path: expected a path such as val/loss, got ''"),
-    (["watch", "good", "--path", "/"], "", "path: expected a path such as val/loss, got '/'"),
     (["show", "good", ""], "", "paths: expected a path such as val/loss, got ''"),
-    (["plot", "good", ""], "", "words: expected runs and series such as latest val/loss, got ''"),
-    (["show", "good", "--project", ""], "", "''"),
-    (["trash", ""], "", "no run ''"),
     *(
         ([*words.split(), "--query", " "], "", "query: expected a condition such as 'val/loss <")
-        for words in (
-            *("ls", "plot val/loss", "export", "compare", "tag --add best", "trash", "untrash"),
-            "purge --yes --force",
-        )
+        for words in ("ls", "plot val/loss", "export", "tag --add best", "trash", "purge --yes")
     ),
-    *((["purge", "--yes", "--force", "--query", query], "", "query: ") for query in ("", "\t\n")),
+    (["purge", "--yes", "--force", "--query", ""], "", "query: "),
 )
 
 

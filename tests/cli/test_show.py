@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 import re
 
@@ -30,6 +29,7 @@ def test_show_prints_everything_and_paths_narrow_it(cli, rich_run):
     texts = [run, "digits, fast", str(10**40), "[1, 2]", lines, "epoch 39", "8 B", "kept"]
     for text in [*texts, "40 (1 not finite)"]:
         assert text in shown, text
+    assert "BEST" not in shown
     shown = cli("show", rich_run.id, "parameters").stdout
     assert "parameters/lr" in shown
     assert "val/loss" not in shown
@@ -42,18 +42,6 @@ def test_show_prints_everything_and_paths_narrow_it(cli, rich_run):
     result = cli("show", rich_run.id, "val/los")
     assert result.exit_code == 2
     assert "nothing is recorded at val/los" in result.stderr
-
-
-def test_json_is_complete_and_exact(cli, rich_run):
-    result = cli("show", rich_run.id, "--json")
-    document = json.loads(result.stdout, parse_constant=pytest.fail)
-    shown = document["attributes"]
-    assert (document["project"], document["run"]) == ("team/vision", rich_run.id)
-    assert shown["parameters/big"] == {"family": "atom", "type": "int", "value": 10**40}
-    assert shown["val/loss"]["value"]["nan_count"] == 1
-    assert shown["val/loss"]["value"]["last"] == 1 / 40
-    assert shown["sys/tags"]["value"] == ["digits", "fast"]
-    assert shown["log"]["value"]["count"] == 40
 
 
 def test_failure_and_lost_values_are_shown(cli, start):
@@ -72,20 +60,6 @@ def test_failure_and_lost_values_are_shown(cli, start):
     assert "! failed: MemoryError" in [line.partition(" (")[0] for line in lines]
 
 
-def test_failure_of_several_ranks_names_the_traceback_of_rank_0(cli, start, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "6")
-    for rank in range(6):
-        monkeypatch.setenv("RANK", str(rank))
-        run = start("p", custom_run_id="one", ranks="all", capture_traceback=True)
-        if rank == 0:
-            first = run.writer
-        error = ValueError(f"of rank {rank}")
-        with pytest.raises(ValueError, match="of rank"), run:
-            raise error
-    shown = cli("show", run.id).stdout
-    assert f"! failed: ValueError: of rank 0 (seamark show {run.id} monitoring/{first}/tr" in shown
-
-
 @pytest.mark.once
 def test_escape_sequences_and_line_breaks_are_shown_and_not_obeyed(start, terminal, cli):
     """In names, values, tags and texts."""
@@ -96,10 +70,8 @@ def test_escape_sequences_and_line_breaks_are_shown_and_not_obeyed(start, termin
         run["files"].upload(File.from_content("x", extension="txt"))
     for words in (
         ["show", run.id],
-        ["show", run.id, "value"],
         ["show", run.id, "log"],
         ["ls"],
-        ["ls", "--columns", "value"],
         ["export", run.id, "--what", "texts"],
         ["show", run.id, "--json"],
     ):
@@ -127,38 +99,13 @@ def test_lines_fit_the_terminal_and_no_color_is_respected(rich_run, screen, term
     assert "quiet-otter" in shown
 
 
-def test_shortened_paths_keep_the_part_that_differs(start, screen):
-    paths = [f"profiling/handlers/{event}_COMPLETED/OutputHandler_s" for event in ("EPOCH", "BAT")]
-    with start() as run:
-        for step in range(3):
-            run.log_metrics(dict.fromkeys([*paths, "profiling/short"], 0.00012345), step)
-    shown = screen("show", run.id, "profiling", columns=80)
-    assert "EPOCH_COMPLETED/OutputHandler_s" in shown
-    assert "BAT_COMPLETED/OutputHandler_s" in shown
-
-
-def test_series_of_profiled_actions_are_only_counted_by_default(start, cli):
-    with start() as run:
-        actions = {f"profiling/actions/a{n}_s": 1.0 for n in range(50)}
-        run.log_metrics(actions | {"train/loss": 0.5, "profiling/step_time_s": 0.25}, 0)
-        run["profiling/actions/largest_cost"] = "The largest cost is a1"
-    shown = cli("show", run.id).stdout
-    more = f"50 more series under profiling/actions: seamark show {run.id} profiling/actions"
-    for text in ("Series (2)", "train/loss", "The largest cost is a1", "/step_time_s", more):
-        assert text in shown, text
-    assert "a17_s" not in shown
-    for path in ("profiling/actions", "profiling"):
-        assert "profiling/actions/a17_s" in cli("show", run.id, path).stdout
-
-
 # What is looked for first
 
 
 @pytest.fixture
 def trained(start, tmp_path):
     """A run with what the adapters record of a training on one CPU, each in its place."""
-    best = tmp_path / ("deep" * 30) / "best.ckpt"
-    best.parent.mkdir()
+    best = tmp_path / "best.ckpt"
     best.write_bytes(b"weights")
     with start(name="trained", description="the old split", tags=["digits"]) as run:
         for step in range(10):
@@ -175,8 +122,7 @@ def trained(start, tmp_path):
         run["distributed"] = facts
         run["source_code/packages"] = "\n".join(f"package{n}==1.{n}" for n in range(150))
         run["profiling/events/largest_cost"] = (
-            "The largest cost is processing (the step itself): 2.06 s of the 2.29 s of an epoch "
-            "(mean of 8), 90 %."
+            "The largest cost is processing (the step itself): 2.06 s of an epoch, 90 %."
         )
         for name, score in (("best_7_acc=0.97.pt", 0.97), ("best_8_acc=0.98.pt", 0.98)):
             (tmp_path / name).write_bytes(b"weights")
@@ -187,7 +133,7 @@ def trained(start, tmp_path):
     return run
 
 
-def test_terminal_shows_metrics_parameters_and_checkpoints_first(trained, screen, tmp_path):
+def test_terminal_shows_metrics_parameters_and_checkpoints_first(trained, screen):
     shown = screen("show", trained.id, columns=100)
     lines = shown.splitlines()
     titles = [line for line in lines if re.fullmatch(r"[A-Z][a-z ,]+ \(\d+\)", line)]
@@ -201,8 +147,6 @@ def test_terminal_shows_metrics_parameters_and_checkpoints_first(trained, screen
         r"best_8_acc=0.98.pt .* best: acc 0.98",
         r"best_7_acc=0.97.pt .* reference  acc 0.97",
         r"\nhost +\S+ \(1 process, cpu\)\n",
-        f"  best: {re.escape(str(tmp_path / ('deep' * 30) / 'best.ckpt'))}",  # however long
-        "90 %\\.",  # not cut before its number
         f"150 packages: seamark show {trained.id} source_code/packages",
         f"4 more values under distributed: seamark show {trained.id} distributed",
         f"under training/ranks: seamark show {trained.id} training/ranks",
@@ -226,29 +170,6 @@ def test_option_all_paths_and_pipes_show_everything(trained, screen, cli):
     assert "more value" not in everything
     assert "package149==1.149" in cli("show", trained.id, "--all").stdout
     assert cli("show", trained.id, "source_code/packages").stdout.count("\n") == 150
-    narrow = screen("show", trained.id, "--all", columns=80)
-    assert "\n    epoch (mean of 8), 90 %." in narrow
-
-
-@pytest.mark.once
-def test_small_curve_is_of_means(start, screen):
-    with start() as run:
-        run["loss"].extend([1e6 if step == 7000 else float(step) for step in range(20_000)])
-    shown = screen("show", run.id, "loss", columns=200)
-    assert "▁" * 5 not in shown
-    assert "▃" in shown
-
-
-def test_terminal_shortens_a_long_section_and_a_pipe_does_not(start, screen, cli):
-    with start() as run:
-        run["parameters"] = {f"p{n:03}": n for n in range(50)}
-    shown = screen("show", run.id)
-    rest = f"and 20 more: seamark show {run.id} --all"
-    for text in ("Parameters (50)", "parameters/p029", rest):
-        assert text in shown
-    assert "parameters/p030" not in shown
-    assert "parameters/p049" in screen("show", run.id, "--all")
-    assert "parameters/p049" in cli("show", run.id).stdout
 
 
 def test_attempts_of_a_resumed_run_are_shown(start, cli):
@@ -264,36 +185,13 @@ def test_attempts_of_a_resumed_run_are_shown(start, cli):
     assert "attempts    2 (resumed after step 4,000)" in cli("show", run.id).stdout
 
 
-def test_best_extreme_is_marked_only_if_unambiguous(start, cli, terminal):
-    """It alone of the two extremes is bold and green."""
-    with start() as run:
-        for step, value in enumerate((3.0, 1.0, 2.0)):
-            run.log_metrics({"val/loss": value, "val/other": value}, step=step)
-        assert "BEST" not in cli("show", run.id).stdout
-        run["model/best_model_score"] = 1.0  # that two series reached
-        assert "BEST" not in cli("show", run.id).stdout
-        run["val/loss"].append(0.5, step=3)
-        run["val/other"].append(4.0, step=3)
-    for path, score, best in (("loss", 0.5, "min"), ("other", 4.0, "max")):
-        with start(with_id=run.id, owner=False) as edited:
-            edited["model/best_model_score"] = score
-        shown = terminal("show", run.id, columns=160)[1]
-        (line,) = (line for line in shown.splitlines() if f"val/{path}" in line)
-        assert re.findall(r"\x1b\[1;32m *([^\x1b ]+) *\x1b", line) == [f"{score:g}", best]
-        assert "BEST" in shown
-
-
-def test_series_without_a_finite_value_has_no_extremes(start, cli):
-    with start() as run:
-        run.log_metrics({"loss": math.inf}, step=0)
-    rows = [line.split() for line in cli("show", run.id).stdout.splitlines()]
-    assert [row[:4] for row in rows if row[:1] == ["loss"]] == [["loss", "inf", "—", "—"]]
-
-
 def test_values_of_unexpected_types_raise_nothing(start, screen):
     with start() as run:
         run["distributed"] = {"world_size": "many", "nodes": [1], "accelerator": None}
         run["profiling/largest_cost"] = 3
+        odd = {"cpu": "a\nb", "cpu_count": math.nan, "memory": 10**300, "gpu": [1]}
+        run["monitoring/w/environment"] = odd
+        run["monitoring/w/cpu"].append(math.inf)
         run["model"] = {"best_model_score": 10**400, "best_model_path": ["no", "path"]}
         run["a.pt"].upload(File.from_content(b"x", extension="pt"))
         run["a.pt/priority"] = float("nan")
@@ -322,10 +220,7 @@ COMMIT = "4245eed1e8075ec4"
 DISTRIBUTED = {"world_size": 4, "nodes": 2, "accelerator": "cuda", "strategy": "DDP"}
 ENVIRONMENT = {
     "slurm": {"job_id": "1", "array_job_id": "4211", "array_task_id": "3"},
-    "kubernetes": {"pod": "train-0", "namespace": "team"},
-    "container": "docker",
     "torch": {"version": "2.13.0+cu128"},
-    "pbs": {"job_id": 7},
 }
 
 
@@ -334,21 +229,14 @@ ENVIRONMENT = {
     [
         (code(commit=COMMIT, branch="main", dirty=False), r"code +train.py · 4245eed1 \(main\)"),
         (code(commit=COMMIT, branch=None, dirty=True), r"code +train.py · 4245eed1 \(changed\)"),
-        (
-            code(commit=None, branch="main", files_changed=2),
-            r"code +train.py · no commit \(main, 2 files changed\)",
-        ),
         (code(commit=3, branch=["x"], files_changed="many", dirty=1), "code +train.py"),
         (
             {"distributed": {**DISTRIBUTED, "precision": "16-mixed"}},
             r"host +\S+ \(4 processes on 2 nodes, cuda, DDP, precision 16-mixed\)",
         ),
         (
-            {
-                "mon/a": {"pid": 5, "environment": ENVIRONMENT},
-                "model/environment/service": "hot",
-            },
-            r"host .* · SLURM 4211_3 · Kubernetes team/train-0 · docker · torch 2.13.0\+cu128",
+            {"mon/a": {"pid": 5, "environment": ENVIRONMENT}},
+            r"host .* · SLURM 4211_3 · torch 2.13.0\+cu128",
         ),
     ],
 )
@@ -357,26 +245,6 @@ def test_facts_of_code_processes_and_host_are_one_line(cli, start, facts, line):
         for path, value in facts.items():
             run[path] = value
     version = " · version 2d6cc6e9" if "source_code" in facts else ""
-    assert re.search(f"^{line}{version}$", cli("show", run.id).stdout, re.MULTILINE)
-
-
-def test_source_code_is_one_line_and_its_attributes_are_hidden(cli, start, screen):
-    git = {"commit": "4245eed1e8", "branch": "main", "dirty": True, "files_changed": 1}
-    with start("p") as run:
-        run["source_code"] = {"entrypoint": "train.py", "version": "2d6cc6e9", "git": git}
-        run["source_code/diff"].upload(File.from_content("diff", "patch"))
-        run["source_code/requirements"].upload(File.from_content("a\n"))
-        run["source_code/conda"] = "conda-forge::a=1=0\nconda-forge::b=1=0"
-    shown = screen("show", run.id, columns=120)
-    code = "train.py · 4245eed1 (main, 1 file changed: diff kept) · version 2d6cc6e9"
-    assert re.search(rf"^code +{re.escape(code)}$", shown, re.MULTILINE)
-    assert f"2 files under source_code: seamark show {run.id} source_code" in shown
-    assert "diff.patch" not in shown
-    piped = cli("show", run.id).stdout
-    assert "diff.patch" in piped
-    for one in (shown, piped):
-        assert f"2 conda packages: seamark show {run.id} source_code/conda" in one
-        assert "source_code/git" not in one
-    assert "source_code/git/commit" in cli("show", run.id, "--all").stdout
-    assert "2d6cc6e9" in cli("ls", "-c", "source_code/version").stdout
-    assert run.id in cli("ls", "--query", 'source_code/version = "2d6cc6e9"').stdout
+    shown = cli("show", run.id).stdout
+    assert re.search(f"^{line}{version}$", shown, re.MULTILINE)
+    assert "source_code/git" not in shown

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from journals import journal_files
 from recording import QUIET
 
 from seamark import init_project, init_run
-from seamark.cli.sync import _map_concurrently
 from seamark.types import File
 
 
@@ -144,8 +141,3 @@ def test_records_of_a_killed_process_are_sent(cli, root, there, training):
     with init_run("team/x", root=there, with_id=run, mode="read-only") as copy:
         assert copy["a"].fetch_points().value.tolist() == [0.5, 1.5]
     assert files_of(there / "team/x" / run) == files_of(root / "team/x" / run) != {}
-
-
-def test_progress_is_shown_while_the_first_result_is_awaited():
-    shown = threading.Event()
-    assert _map_concurrently(lambda _: shown.wait(10), [1], lambda *_: shown.set()) == [True]

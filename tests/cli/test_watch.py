@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seamark.reading.attributes import Attribute, SeriesSummary
-from seamark.reading.rank_text import lags
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -47,19 +44,6 @@ def test_pipe_gets_a_line_for_each_change(cli, live, between):
     ]
     assert all("steps/s" in line for line in lines[1:])
     assert waited == [7.0] * 4
-
-
-def test_failure_is_shown_once_and_watching_succeeds(cli, live, between):
-    def fail():
-        error = ValueError("diverged")
-        with pytest.raises(ValueError, match="diverged"), live.run:
-            raise error
-
-    between(fail)
-    done = cli("watch", "live")
-    assert done.exit_code == 0
-    assert done.stdout.count("! failed: ValueError: diverged") == 1
-    assert "failed  step 0" in done.stdout
 
 
 def test_killed_training_is_not_waited_for(cli, between, training):
@@ -129,22 +113,6 @@ def test_ranks_are_shown_with_the_last_one_first(start, screen, monkeypatch):
     assert re.search(r"^ *1 +completed .* 4 steps", shown, re.MULTILINE)
 
 
-def test_lags_are_those_of_series_that_several_ranks_record():
-    def series(path, last_step):
-        summary = SeriesSummary(1, 1, 1, 1, 1, 0, 0, 0, last_step)
-        return Attribute(path, "float_series", "float_series", summary)
-
-    several = [series("loss", 9), series("ranks/1/loss", 7), series("ranks/2/loss", 9)]
-    for attributes, found in (
-        (several, {0: 0, 1: 2, 2: 0}),
-        ([*several, series("ranks/2/own", 3), series("val", 99)], {0: 0, 1: 2, 2: 0}),
-        ([series("train/loss", 5), series("train/ranks/1/loss", 6)], {0: 1, 1: 0}),
-        ([series("loss", 9)], {}),
-        ([Attribute("ranks/1/x", "atom", "int", 1)], {}),
-    ):
-        assert lags(attributes) == found
-
-
 def test_terminal_is_redrawn_until_the_run_ends(live, terminal, between):
     between(live.step, live.end)
     code, shown = terminal("watch")
@@ -168,18 +136,3 @@ def test_ctrl_c_stops_watching_and_not_the_training(cli, live, terminal, between
     live.step()
     live.end()
     assert cli("show", "live").stdout.startswith("live  completed\n")
-
-
-def test_low_terminal_shows_what_fits_and_counts_the_rest(start, screen):
-    with start("p", name="a\x1b]0;evil") as run:
-        run.log_metrics({f"s{number:02}": 1.0 for number in range(60)}, 0)
-        run.log_metrics({"deep/a/b": 1.0, "z": 2.0}, 0)
-        run.session.drop("x" * 150, 3)
-    shown = screen("watch", run.id, columns=60, NO_COLOR="1")
-    assert "\x1b]0" not in shown
-    assert "more series; --path chooses" in shown
-    paths = [line.split()[0] for line in shown.splitlines() if line.strip()]
-    assert "s00" in paths
-    assert not {"s59", "deep/a/b"} & {*paths}  # the deepest paths are left out
-    assert "! lost while recording" in shown
-    assert max(map(len, shown.splitlines())) <= 60

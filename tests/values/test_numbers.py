@@ -123,9 +123,6 @@ def test_text_of_a_value_in_a_message_is_bounded():
 
     assert shown([Counted()] * 100_000).startswith("list: [[], [],")
     assert Counted.seen < 100
-    looped = {}
-    looped["x"] = [looped]
-    assert shown(looped).startswith("dict: {'x': [")
     assert shown(Odd()) == "Odd"
     assert shown("a" * 10**6) == "str: '" + "a" * 199
     assert shown("folder/" * 20 + "name") == "str: '" + "folder/" * 20 + "name'"

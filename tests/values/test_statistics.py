@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seamark import Last, Ring, Statistics
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.values.statistics import Moments, load_aggregate
+from seamark.values.statistics import load_aggregate
 
 NUMBERS = st.one_of(
     st.floats(-1e6, 1e6), st.floats(1e9, 1e9 + 1), st.sampled_from([0.0, 1e-300, -1e15, 1e15])
@@ -63,21 +63,6 @@ def test_statistics_are_those_of_exact_arithmetic(numbers, skip, rng):
             assert found.std == math.sqrt(found.var)
 
 
-def test_billion_observations_are_as_exact_as_a_few():
-    block = [0.1 * (at % 7) + 1e6 for at in range(1000)]
-    part, found = Moments.of(block), Moments()
-    thousand = part
-    for _ in range(999):
-        thousand = thousand.with_(part)
-    for _ in range(1000):
-        found = found.with_(thousand)
-    exact = [Fraction(each) for each in block]
-    mean = sum(exact) / 1000
-    variance = sum((each - mean) ** 2 for each in exact) * 10**6 / (10**9 - 1)
-    assert (found.count, found.mean) == (10**9, float(mean))
-    assert close(found.var, variance, 1e-12)
-
-
 def test_numbers_that_are_not_finite_are_counted_apart():
     found = seen([1.0, math.nan, 3.0, math.inf, -math.inf])
     assert (found.count, found.mean, found.not_finite, found.last) == (2, 2.0, 3, 3.0)
@@ -108,10 +93,8 @@ def test_state_arrays_and_pickles_keep_statistics_whole(numbers, skip):
         ("mode", {}, "kind: expected one of statistics, last, ring"),
         ("statistics", [], "from_dict: expected what state_dict"),
         ("statistics", {"count": -1}, "count: expected a whole number"),
-        ("statistics", {"count": True}, "count: expected a whole number"),
         ("statistics", {"count": 1, "squares": [-1, 0]}, "squares: expected a number of at"),
         ("statistics", {"count": 1, "squares": [0, 0], "min": "x"}, "min: expected a finite"),
-        ("last", {"count": 1, "last": None}, "last: expected a number"),
         ("ring", {"size": 10**9, "count": 0, "values": []}, "size: expected a whole number"),
         ("ring", {"size": 1, "count": 2, "values": [1, 2]}, "values: expected at most 1"),
     ],
@@ -129,8 +112,6 @@ def test_values_that_are_no_numbers_are_refused_at_once():
     for skip in (-1, 1.5, True, "3"):
         with pytest.raises(ArgumentError, match="skip: expected a whole number"):
             Statistics(skip=skip)
-    with pytest.raises(ArgumentError, match="size: expected a whole number from 1 to 1000"):
-        Ring(0)
     with pytest.raises(ArgumentError, match="merge: expected Statistics"):
         Statistics().merge(Last())
     with pytest.raises(ArgumentError, match="expected 13 numbers, got 2"):

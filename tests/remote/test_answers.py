@@ -16,22 +16,15 @@ from asking import answering, serving
 from seamark.errors import SeamarkError
 from seamark.remote import shipper
 from seamark.remote.file import FileRemote
-from seamark.remote.http.address import Address
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.sender import open_remote
 from seamark.remote.login import login
 from seamark.remote.protocol import (
-    Busy,
-    Diverged,
     Gap,
-    Missing,
-    Purged,
     Refused,
     RemoteError,
     RunKey,
-    Unfit,
-    Unreachable,
 )
 
 RUN = RunKey("p", "r")
@@ -117,50 +110,12 @@ def test_an_answer_that_hardly_comes_is_given_up():
         connection.close()
 
 
-def test_a_connection_is_used_again_after_answers_of_each_kind():
-    """Also after those without a body, and in parts: each new connection costs round trips."""
-    body = b'{"journals": {}}'
-    packed = gzip.compress(body)
-    answers = [
-        head(200, f"Content-Length: {len(body)}") + body,
-        head(304, "ETag: x"),
-        head(200, "Transfer-Encoding: chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body),
-        head(200, "Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed,
-        head(404, "Content-Length: 2") + b"{}",
-    ]
-    seen = []
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            for answer in answers:
-                seen.append(self.request.recv(1 << 16))
-                self.request.sendall(answer)
-
-    with serving(socketserver.TCPServer(("127.0.0.1", 0), Handler)) as port:
-        connection = Connection(f"http://127.0.0.1:{port}", "", answer_s=20)
-        asked = [connection.ask("GET", "x") for _ in answers[:-1]]
-        with pytest.raises(RemoteError, match="404"):
-            connection.ask("GET", "x")
-        connection.close()
-    assert [one.body for one in asked] == [body, b"", body, body]
-    assert len(seen) == len(answers)
-
-
 def test_an_edit_is_waited_for_by_later_reads_of_the_process():
     body = b'{"runs": [{"ok": true, "position": 7}]}'
     answer = head(200, f"Content-Length: {len(body)}") + body
     with sending(answer) as url, RemoteCatalog.open(url, "token") as runs:
         runs.edit(RUN, {"trashed": True})
         assert shipper.positions(url) == {RUN: 7}
-
-
-def test_every_error_of_a_remote_is_an_oserror():
-    """As a caller expects of what goes wrong on a network."""
-    for kind in (RemoteError, Unreachable, Busy, Refused, Unfit, Missing, Purged, Gap, Diverged):
-        given = ("why", 3) if kind in {Busy, Diverged, Gap} else ("why",)
-        error = kind(*given)
-        assert isinstance(error, OSError)
-        assert (str(error), error.args, error.errno) == ("why", ("why",), None)
 
 
 def test_a_root_refuses_wrong_batches(tmp_path):
@@ -211,15 +166,3 @@ def test_login_and_https_need_a_seamark_server():
             pytest.raises(SeamarkError, match="no TLS server answers"),
         ):
             runs.names()
-
-
-@pytest.mark.parametrize(
-    ("given", "address"),
-    [
-        ("https://seamark.lab/api/v1", "https://seamark.lab"),
-        ("https://lab.org/seamark/api/v1/", "https://lab.org/seamark"),
-        ("https://lab.org/api", "https://lab.org/api"),
-    ],
-)
-def test_the_address_of_the_api_is_that_of_the_server(given, address):
-    assert str(Address.of(given)) == address

@@ -82,21 +82,6 @@ class TestFile(RemoteContract):
         assert (done.problems, (there / journal.path.name).read_bytes()) == ([], whole)
 
 
-class TestHttp(RemoteContract):
-    @pytest.fixture
-    def remote(self, keeper):
-        self.keeper = keeper
-        remote = open_remote(keeper.url)
-        yield remote
-        remote.close()
-
-    def stored_journal(self, remote, run, journal):
-        return bytes(self.keeper.journals[run][journal])
-
-    def stored_blob(self, remote, run, digest):
-        return self.keeper.blobs[run.project, digest]
-
-
 @pytest.mark.usefixtures("third_party")
 class TestThirdParty(RemoteContract):
     """As in `docs/howto/remotes.md`: six methods, and nothing but the fixture."""
@@ -152,4 +137,5 @@ def test_an_address_that_cannot_be_used_says_why(uri, told):
 def test_one_place_has_one_name():
     assert canonical("HTTPS://Lab.Example:443/") == "https://lab.example"
     assert canonical("http://[::1]:80/x/") == "http://[::1]/x"
+    assert canonical("https://lab.org/seamark/api/v1/") == "https://lab.org/seamark"
     assert canonical("file:///mnt/../mnt/runs/") == "file:///mnt/runs"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import threading
 from typing import Any
 
 import pytest
@@ -84,32 +83,11 @@ def test_a_file_that_the_remote_refuses_is_named_once(tmp_path):
     assert warnings == ["a file of run r is not sent: too large"]
 
 
-def test_a_run_that_ends_during_a_look_is_looked_at_at_once(tmp_path):
-    here, there = folders(tmp_path)
-    looking, ended = threading.Event(), threading.Event()
-
-    class Slow(FileRemote):
-        def put_blob(self, *given: Any) -> None:
-            looking.set()
-            assert ended.wait(60)
-            super().put_blob(*given)
-
-    sender = FileSender(lambda: Slow(there.root), print, look_s=3600)
-    put_bytes(here, b"first")
-    sender.watch(here)
-    assert looking.wait(60)
-    put_bytes(here, b"second")
-    sender.finish(here)
-    ended.set()
-    until(lambda: not sender.busy)
-    assert files_of(there) == files_of(here)
-
-
 @pytest.mark.parametrize("failures", [2, 9])
 def test_a_disk_that_fails_is_tried_three_times(tmp_path, failures):
     here, there = folders(tmp_path)
     remote = failing(OSError(errno.EMFILE, "too many open files"), iter([True] * failures))
-    sender = FileSender(lambda: remote(there.root), print)
+    sender = FileSender(lambda: remote(there.root), print, look_s=0.05)
     put_bytes(here, b"first")
     sender.watch(here)
     sender.finish(here)

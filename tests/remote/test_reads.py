@@ -1,4 +1,4 @@
-"""Answers of a server are cached: what did not change is not sent again."""
+"""Answers of a server that come in parts, and odd ones, as its client reads them."""
 
 from __future__ import annotations
 
@@ -35,27 +35,6 @@ def answering(answer):
         connection = Connection(f"http://127.0.0.1:{port}", "t")
         yield connection
         connection.close()
-
-
-def test_the_latest_answers_are_cached(monkeypatch):
-    monkeypatch.setattr(reads, "_MAX_CACHED", 2)
-    asked = []
-
-    def answer(verb, question):
-        known = question.get("seen") == "x"
-        asked.append((verb, known))
-        return Answer(unchanged=True) if known else Answer({"a": 1}, "x")
-
-    with answering(answer) as connection:
-        questions = reads.ServerClient(connection)
-        for verb in ("one", "two", "one", "three", "one", "three", "two"):
-            found = questions.read(verb, dict[str, int], {})
-            assert found == {"a": 1}
-            found.clear()  # a caller changes its own copy
-    assert asked == [
-        *[("one", False), ("two", False), ("one", True), ("three", False)],
-        *[("one", True), ("three", True), ("two", False)],
-    ]
 
 
 NONE = SeriesPart("p", "r", "a", points=Points.none())

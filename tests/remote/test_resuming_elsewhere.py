@@ -14,7 +14,6 @@ import seamark
 from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader
 from seamark.process.rank import job_key
-from seamark.remote.http.sender import HttpRemote
 from seamark.remote.protocol import RemoteError, RunKey
 from seamark.remote.schemes import open_remote
 
@@ -52,17 +51,6 @@ def test_families_steps_attempt_and_times_continue(begin, keeper):
     assert list(again["train/loss"].fetch_values()["step"]) == [42]
 
 
-def test_a_clock_far_ahead_is_not_followed(begin, keeper, caplog):
-    """As with journals on this disk."""
-    far = 1_900_000_000 * 10**9
-    keeper.openings["p", RUN] = opening(far)
-    run = begin(remote=keeper.url, with_id=RUN)
-    run["a"] = 1
-    run.stop()
-    assert header(run)["prior_t"] < far
-    assert any("over an hour ahead" in each.getMessage() for each in caplog.records)
-
-
 @pytest.mark.parametrize(
     "odd",
     [
@@ -92,21 +80,6 @@ def test_an_answer_that_lacks_a_fact_is_refused(keeper):
         pytest.raises(RemoteError, match="missing"),
     ):
         remote.opening(RunKey("p", RUN), 5)
-
-
-def test_an_answer_counts_even_if_its_remote_cannot_be_closed(begin, keeper, monkeypatch):
-    """Else an attempt that the remote knows would be begun again."""
-
-    def close(_):
-        raise OSError("broken pipe")
-
-    keeper.openings["p", RUN] = opening(1)
-    monkeypatch.setattr(HttpRemote, "close", close)
-    run = begin(remote=keeper.url, with_id=RUN)
-    run["a"] = 1
-    monkeypatch.undo()
-    run.stop()
-    assert header(run)["attempt"] == 2
 
 
 def test_a_restart_on_an_empty_disk_begins_an_attempt(begin, keeper, monkeypatch):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-
 import pytest
 from click.testing import CliRunner
 from command import app
 from recording import QUIET
-from server_waits import until
 
 import seamark
 from seamark import errors
@@ -58,41 +54,6 @@ def test_groups_parents_and_inherited_tags(there):
         assert {row.get("sys/parent") for row in rows.to_rows()} == {None, parent.id}
         table = seamark.fetch_projects_table(remote=three["remote"])
         assert three["project"] in {row["sys/id"] for row in table.to_rows()}
-
-
-def test_states_errors_and_claims(there):
-    maker = there("maker")
-    waiting = start(maker, params={"lr": 0.1}, start=False)
-    waiting.stop()
-    sent(maker)
-    assert read(there("reader"), waiting)["sys/state"].fetch() == "created"
-    with (
-        seamark.init_project(**there("one")) as one,
-        seamark.init_project(**there("two")) as two,
-    ):
-        run = one.claim('sys/state = "created"', set={"worker": 1}, **QUIET)
-        assert (run.id, run["sys/state"].fetch()) == (waiting.id, "running")
-        assert run["sys/claimed_by"].fetch().endswith(f":{os.getpid()}")
-        assert two.claim('sys/state = "created"', **QUIET) is None
-        run.log_metrics({"loss": 1.0}, step=0)
-        run.set_state("failed", detail="broken", error=ValueError("diverged"))
-        run.stop()
-        assert two.claim('sys/state = "created"', **QUIET) is None
-        again = two.claim("sys/state = failed", **QUIET)
-        assert again.id == waiting.id
-        assert again["sys/state"].fetch() == "running"
-        again.set_state("completed")
-        again.stop()
-        text = again["sys/content_hash"].fetch()
-    found = read(there("reader"), waiting)
-    assert [(one.type, one.message) for one in found.errors] == [("ValueError", "diverged")]
-    assert found["sys/state"].fetch() == "completed"
-    assert found.report()["parameters"] == {"lr": 0.1}
-    with seamark.init_project(mode="read-only", **there("reader")) as project:
-        assert project.find_run(content_hash=text, revision=1).id == waiting.id
-        assert project.report()
-        table = project.fetch_runs_table(state="finished", columns=["worker"])
-        assert table["worker"] == [1]
 
 
 PARAMS = {"lr": 0.1, "layers": [1, 2]}
@@ -176,36 +137,3 @@ def test_two_machines_share_a_model(there, tmp_path):
     with seamark.init_project(**there("three")) as project:
         assert [row["sys/id"] for row in project.fetch_models_table().to_rows()] == ["RESNET"]
         assert len(project.fetch_runs_table()) == 0
-
-
-def test_models_of_two_machines_are_sent_later(there, server, monkeypatch):
-    """With ``sync``; of two versions with one number, the earlier keeps it."""
-    made = []
-    for name in ("one", "two"):
-        given = {**there(name), "mode": "offline"}
-        with seamark.init_model(key="M", **given):
-            pass
-        with seamark.init_model_version(model="M", **given) as version:
-            version["from"] = name
-            made.append(version.id)
-    for name in ("two", "one", "one"):
-        words = ["sync", "--root", str(there(name)["root"]), "--to", server.url]
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
-    with seamark.init_model("M", mode="read-only", **there("three")) as model:
-
-        def numbers():
-            rows = model.fetch_model_versions_table().to_rows()
-            return {row["sys/id"]: row["sys/version"] for row in rows}
-
-        until(lambda: numbers() == {made[0]: 1, made[1]: 2})  # a server that is busy folds later
-    with seamark.init_model_version("M-2", mode="read-only", **there("three")) as read:
-        assert (read.id, read["from"].fetch()) == (made[1], "two")
-    monkeypatch.setenv("SEAMARK_REMOTE", server.url)
-    project = there("one")["project"]
-    for words in (["tag", f"{project}/M-2", "--add", "good"], ["trash", f"{project}/M"]):
-        assert CliRunner().invoke(app, words).exit_code == 0
-    shown = CliRunner().invoke(app, ["show", f"{project}/M-2", "--json"]).stdout
-    assert json.loads(shown)["attributes"]["sys/tags"]["value"] == ["good"]
-    refused = CliRunner().invoke(app, ["purge", "--yes", "--project", project])
-    assert "has 2 versions that would be deleted with it" in refused.output

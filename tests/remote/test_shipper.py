@@ -20,12 +20,10 @@ from urllib3 import Timeout
 
 import seamark
 from seamark.errors import ArgumentError
-from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.remote import shipper as shippers
 from seamark.remote.http import connection
-from seamark.remote.protocol import Busy, Unreachable
-from seamark.remote.shipment import Shipment
+from seamark.remote.protocol import Unreachable
 from seamark.remote.shipper import Shipper
 
 
@@ -253,22 +251,6 @@ def test_pauses_after_failures_grow_to_a_minute(seconds, begin):
     assert len(remote.asked) > 10
 
 
-def test_waiting_asks_a_failed_remote_at_once_but_a_busy_one_later(seconds, begin, monkeypatch):
-    run = begin()
-    run["x"] = 1
-    monkeypatch.setattr(shippers.time, "sleep", lambda _: setattr(seconds, "now", seconds.now + 1))
-    for error, asks in ((Unreachable("away"), True), (Busy("busy", 300), False)):
-        remote = Failing(seconds, error)
-        shipper = shipper_of(seconds, remote, run)
-        for _ in range(8):
-            shipper._send_round()
-            seconds.now += 40
-        seconds.now = remote.asked[-1] + 1
-        count = len(remote.asked)
-        assert not shipper.wait(5)
-        assert (len(remote.asked) > count) == asks
-
-
 def test_retry_after_is_respected(seconds, begin, keeper):
     left = iter([(429, {"error": "busy"}, {"Retry-After": "200"})])
     keeper.meddle = lambda *_: next(left, None)
@@ -422,20 +404,6 @@ def test_an_error_in_a_plugin_ends_no_training(begin, keeper, caplog):
     until(lambda: any("in a plugin" in line for line in warnings(caplog)))
 
 
-def test_journals_are_counted_while_new_ones_appear(tmp_path):
-    """Another thread may be counting: their mapping is replaced, never changed."""
-    folder = RunFolder(tmp_path, "p", "run1")
-    folder.journal_dir.mkdir(parents=True)
-    shipment, written = Shipment(folder), Written()
-    shipment.add(written, written)
-    for number in range(3):
-        writer, counted = f"host-{os.getpid()}-{number:08x}", shipment.tails
-        (folder.journal_dir / f"{writer}.{number:032x}").write_bytes(b"x" * 10)
-        written.writers = (*written.writers, writer)
-        assert shipment.look(number)
-        assert (len(counted), shipment.left) == (number, 10 * (number + 1))
-
-
 # --------------------------------------------------------------------- processes
 
 SCRIPT = """
@@ -485,22 +453,6 @@ def test_each_process_sends_its_own_journal(keeper, tmp_path):
     # What a process wrote as it ended may be sent after its end.
     until(lambda: {name: bytes(data) for name, data in kept.items()} == journals(tmp_path))
     assert len(kept) >= 2
-
-
-def test_stopping_one_object_of_a_run_keeps_sending_for_the_others(begin, keeper):
-    first = begin(remote=keeper.url, custom_run_id="x")
-    second = begin(remote=keeper.url, custom_run_id="x")
-    first["a"], second["b"] = 1, 1
-    first.stop()
-    (shipper,) = shippers.known(keeper.url)
-    assert shipper.wait(60)
-    shipper._stop_if_idle()  # nothing is left to be sent
-    assert len(shipper._shipments) == 1
-    second["b"] = 2
-    second.stop()
-    assert first.id == second.id
-    assert kept_like(second, keeper)
-    until(lambda: not any(keeper.url in each.name for each in threading.enumerate()))
 
 
 def test_an_exit_without_stop_sends_the_rest(keeper, tmp_path):

@@ -5,21 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import math
-import sqlite3
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 
-from seamark.reading.names import RunName
-from seamark.reading.points import Points, TextPage, TextPoint
+from seamark.reading.points import Points, TextPoint
 from seamark.reading.reader import Answer
 from seamark.reading.tables import RunsTable, StringList
-from seamark.server import failures
 from seamark.server.answering import to_json
-from seamark.values.aggregates import Last
 
 NOON = "2026-01-31T12:00:00+00:00"
 ONE = {"$": "dict", "v": {"$": 1}}
@@ -39,11 +34,8 @@ def told(value, *, plain_arrays=False):
         ([True, None, {"a": [{"$": 1}], "": ()}], [True, None, {"a": [ONE], "": []}]),
         ((1 << 53) - 1, (1 << 53) - 1),
         (1 << 53, {"$": "int", "v": "0x20000000000000"}),
-        (-(1 << 53), {"$": "int", "v": "-0x20000000000000"}),
         (-(1 << 70), {"$": "int", "v": hex(-(1 << 70))}),
         (math.nan, {"$": "float", "v": "nan"}),
-        (-math.inf, {"$": "float", "v": "-inf"}),
-        ({"$": 1}, {"$": "dict", "v": {"$": 1}}),
         ({"b", "a"}, ["a", "b"]),
         (StringList(["b", "a"]), ["b", "a"]),
         (datetime(2026, 1, 31, 12, tzinfo=timezone.utc), {"$": "datetime", "v": NOON}),
@@ -56,7 +48,6 @@ def told(value, *, plain_arrays=False):
             {"$": "RunsTable", "columns": ["a"], "cells": [[1]], "refs": [["p", "r"]]}
             | {"total": 1, "offset": 0},
         ),
-        (Answer(None), {"answer": None}),
         (Answer(*WHOLE.values()), WHOLE),
         (Answer(unchanged=True), {"unchanged": True}),
     ],
@@ -65,13 +56,6 @@ def test_value_has_exactly_this_form(value, expected):
     found = told(value)
     assert found == expected
     assert type(found) is type(expected)
-
-
-def test_classes_are_named():
-    for value in (TextPage([(1, "p", "t")], 5, more=False), Last()):
-        assert told(value)["$"] == type(value).__name__
-    name = RunName("p", "r", None, 1, trashed=False)
-    assert told(Answer([name]))["answer"][0]["$"] == "RunName"
 
 
 def test_arrays_are_bytes_or_numbers():
@@ -93,12 +77,3 @@ def test_endless_nesting_is_cut_and_unknown_types_are_errors():
     assert told({"x": 1, "deep": deep})["x"] == 1
     with pytest.raises(TypeError, match="complex"):
         to_json([1j])
-
-
-def test_log_line_of_a_database_error_holds_no_values(caplog, monkeypatch):
-    monkeypatch.setattr(failures, "_logged_kinds", {})
-    reason = sqlite3.OperationalError("no such table: x\nLINE 1: SELECT 'secret'")
-    error = sa.exc.OperationalError("SELECT ?", ["secret"], reason)
-    assert failures.refusal_of(error).status_code == 503
-    assert "no such table: x" in caplog.text
-    assert "secret" not in caplog.text

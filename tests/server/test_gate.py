@@ -10,12 +10,10 @@ import socket
 import threading
 
 import pytest
-import urllib3
 from asking import ask
 from fastapi import APIRouter
 from fastapi.responses import Response
 from served import serving as serve
-from server_waits import until
 
 from seamark.server import app as app_module
 from seamark.server.app import make_app, protocol_for
@@ -63,27 +61,6 @@ def journal_head(token, length):
     return f"PUT {path} HTTP/1.1\r\nHost: x\r\n{authorization}{length}\r\n\r\n".encode()
 
 
-@pytest.mark.thorough
-def test_silent_connections_are_closed(tmp_path):
-    """Before the first request, in the middle of headers, between requests, and in a body."""
-    begun = b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"
-    greeting = b"GET /api/v1/ HTTP/1.1\r\nHost: x\r\n\r\n"
-    with serving(tmp_path, idle_s=0.2) as url:
-        for sent, answers in (
-            (b"", []),
-            (begun, []),
-            (greeting + begun, [b"200 OK"]),
-            (begun + b"Content-Length: 10\r\n\r\n{", [b"408 Request Timeout"]),
-        ):
-            with connected(url) as wire:
-                wire.sendall(sent)
-                came = everything(wire)
-            assert [
-                line[9:] for line in came.split(b"\r\n") if line.startswith(b"HTTP/")
-            ] == answers
-        assert b'"error":"too-slow"' in came
-
-
 CHUNKED = "Transfer-Encoding: chunked"
 LONG = b" " * 2000
 LIMITS = {"json_bytes": 1000, "target_bytes": 2000, "header_bytes": 2000}
@@ -120,6 +97,8 @@ def test_refusals_are_json_with_a_hint_and_no_answer_repeats_the_host(tmp_path):
         assert set(json.loads(came.partition(b"\r\n\r\n")[2])) >= {"error", "hint"}
         for path in ("", "accounts/me/", "accounts/me"):
             answer = ask(url, "GET", path, "", None, evil)
+            assert answer.headers["content-type"].split(";")[0] == "application/json"
+            assert answer.headers["x-content-type-options"] == "nosniff"
             assert b"evil.test" not in answer.body
             assert not any("evil.test" in value for value in answer.headers.values())
             assert not any(name.startswith("access-control") for name in answer.headers)
@@ -199,30 +178,6 @@ def test_endless_body_of_a_stranger_is_not_read(tmp_path):
                         wire.sendall(part)
                         sent += len(part)
                 assert sent < 1 << 26
-
-
-def test_client_that_does_not_read_is_let_go(tmp_path, monkeypatch):
-    router = APIRouter()
-
-    @router.get("/much")
-    def much(request):
-        request.state.guarded = True
-        return Response(bytes(64 << 20))
-
-    monkeypatch.setattr(app_module, "routers", lambda _names: iter([router]))
-    with serving(tmp_path, at_once=1, idle_s=0.3) as url, connected(url) as wire:
-        wire.sendall(b"GET /api/v1/much HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert wire.recv(4) == b"HTTP"  # and reads no more
-        answered: list[int] = []
-
-        def let_in():
-            # On a busy machine who asks may be the one that is let go for a silence.
-            with contextlib.suppress(urllib3.exceptions.HTTPError):
-                answered.append(ask(url, "GET", "openapi.json").status)
-            return answered[-1:] == [200]
-
-        until(let_in)
-        assert set(answered) <= {200, 503}
 
 
 def test_files_on_their_way_are_bounded_over_all_senders(tmp_path, monkeypatch):

@@ -5,17 +5,12 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import psutil
-import pytest
-import zstandard
 from asking import ask
 from folding import a_journal
 from neptune_client import Client
 from served import served
-from server_process import start_server
 
 from seamark.neptune.server import log
 from seamark.server import quota
@@ -53,34 +48,6 @@ def held(*roots):
             names += [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
             todo += [(f"{place}.{name}", getattr(one, name, None)) for name in names]
     return found
-
-
-@pytest.mark.slow
-def test_memory_of_unpacked_bodies_is_given_back(tmp_path):
-    """Each is some kilobytes, and 60 MiB when it is unpacked; some are refused, some are kept."""
-    server = start_server(tmp_path / "server")
-    journal = a_journal("one", "team/x", "run0")
-    refused = zstandard.compress(journal.data + bytes(60 << 20))
-    while journal.offset < 60 << 20:
-        journal.assign(text="x" * 1_000_000)
-    kept = zstandard.compress(journal.data)
-    processes = psutil.Process(server.process.pid).children(recursive=True)
-
-    def megabytes():
-        return max(process.memory_info().rss for process in processes) >> 20
-
-    def send(body):
-        path = f"runs/team/x/run0/journals/{journal.file}?offset=0"
-        headers = {"Content-Encoding": "zstd"}
-        return ask(server.url, "PUT", path, server.token, body, headers).status
-
-    before = megabytes()
-    with ThreadPoolExecutor(12) as threads:
-        assert set(threads.map(send, [refused] * 18)) <= {422, 503}
-        assert set(threads.map(send, [kept] * 18)) <= {200, 503}
-    assert megabytes() - before < 250  # 18 of them are 1,080
-    assert server.stop() == 0
-    server.process.stdout.close()
 
 
 def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch):

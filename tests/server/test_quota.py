@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 from itertools import pairwise
@@ -17,9 +16,6 @@ from served import served
 import seamark
 from seamark.cli.server import size_of
 from seamark.remote import shipper as shippers
-from seamark.server.blobs.blobs import Blobs
-from seamark.server.kept.intake import Intake
-from seamark.server.quota import Quota
 
 
 def put(here, project, run, name, data, offset=0):
@@ -52,21 +48,6 @@ def test_full_workspace_takes_no_more_and_others_go_on(tmp_path):
         assert ask(here.url, "DELETE", "runs/lab/a/run1", here.token).status == 200
         here.server.intake._quota._counted.clear()
         assert put(here, "lab/c", "run3", other.file, other.data).status == 200
-
-
-def test_batches_that_come_at_once_do_not_exceed_the_quota(place):
-    kept = place.databases.kept
-    Blobs(kept, place.objects)
-    made = [a_journal(f"w{number}", "lab/a", f"run{number}") for number in range(6)]
-    room = Quota(kept, 2 * made[0].offset + 10)
-    with contextlib.closing(Intake(kept, place.objects, quota=room, window_s=0.05)) as intake:
-        waiting = [
-            intake.submit("lab/a", f"run{number}", each.file, 0, each.data)
-            for number, each in enumerate(made)
-        ]
-        errors = [one.exception() for one in waiting]
-    assert errors.count(None) == 2
-    assert {error.error for error in errors if error is not None} == {"quota"}
 
 
 def test_training_is_told_once_of_a_full_workspace_and_loses_nothing(tmp_path, caplog):

@@ -128,7 +128,7 @@ def test_who_guesses_has_to_wait_and_others_do_not(logins, accounts, clock):
     assert len(throttle._ends_ns) == 100
 
 
-def test_last_use_of_a_token_is_written_rarely(logins, accounts, clock, monkeypatch, caplog):
+def test_last_use_of_a_token_is_written_rarely(logins, accounts, clock):
     made = accounts.first_admin()
     first = clock.now
 
@@ -142,31 +142,18 @@ def test_last_use_of_a_token_is_written_rarely(logins, accounts, clock, monkeypa
     clock.now += 300 * S
     use(1)
     assert accounts.token(made.prefix).used_ns == clock.now - 20 * S
-    # Where it cannot be written, everybody who asks would wait for the lock of the database.
-    tried: list[str] = []
-
-    def used(token):
-        tried.append(token)
-        raise OSError
-
-    monkeypatch.setattr(accounts, "used", used)
-    clock.now += 300 * S
-    use(10)
-    assert tried == [made.prefix]
-    assert len(caplog.messages) == 1
-    clock.now += 200 * S
-    use(1)
-    assert len(tried) == 2
 
 
-def test_error_of_a_database_is_not_shown(caplog):
-    said = sa.exc.OperationalError("SELECT secret", {"a": "secret"}, sqlite3.OperationalError("no"))
-    refusal = refusal_of(said)
+def test_error_of_a_database_is_not_shown(caplog, monkeypatch):
+    monkeypatch.setattr(failures, "_logged_kinds", {})
+    reason = sqlite3.OperationalError("no such table: x\nLINE 1: SELECT 'secret'")
+    refusal = refusal_of(sa.exc.OperationalError("SELECT secret", {"a": "secret"}, reason))
     assert (refusal.status_code, refusal.error) == (503, "database")
+    assert "no such table: x" in caplog.text
     assert "secret" not in caplog.text + str(refusal.detail)
 
 
-def test_repeated_refusals_are_logged_once_a_minute(monkeypatch, caplog, logins, accounts):
+def test_repeated_refusals_are_logged_once_a_minute(monkeypatch, caplog):
     now = [1000.0]
     monkeypatch.setattr(failures, "_logged_kinds", {})
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -177,10 +164,3 @@ def test_repeated_refusals_are_logged_once_a_minute(monkeypatch, caplog, logins,
     now[0] += 60
     refusal_of(later("busy", "too many"))
     assert caplog.messages[2:] == ["refused (503): too many (and 2 times since the last line)"]
-    made = accounts.first_admin()
-    accounts.revoke(made.prefix)
-    for secret in (made.secret, "seamark_" + "x" * 52, made.secret):
-        assert status_of(logins, bearing(secret), "192.0.2.1") == 401
-    assert len(caplog.messages[3:]) == 2
-    assert all(" from 192.0.2.1: " in line for line in caplog.messages[3:])
-    assert made.secret not in caplog.text

@@ -68,25 +68,6 @@ def left(objects):
     return [one.name for one in objects.listed("blobs/")]
 
 
-def test_bytes_of_another_digest_are_not_kept(blobs, objects, clock):
-    """Neither in one part nor in several; nothing of them stays, and the right ones may follow."""
-    with pytest.raises(Refusal, match="do not match the content"):
-        blobs.put("p", "r", DIGEST, 3, 0, b"no!")
-    wrong = CONTENT[:-1] + b"!"
-    *first, last = range(0, SIZE, PART)
-    for offset in first:
-        put(blobs, offset, content=wrong)
-    with pytest.raises(Refusal, match="do not match the content"):
-        put(blobs, last, content=wrong)
-    assert read(blobs) is None
-    assert blobs.progress("p", DIGEST).offset == 0
-    clock.now += 2 * HOUR_NS
-    blobs.collect()
-    assert left(objects) == []
-    send(blobs)
-    assert read(blobs) == CONTENT
-
-
 def test_quota_of_a_workspace_counts_what_is_on_its_way_and_not_what_was_purged(make):
     blobs = make(SIZE + 10)
     blobs.put("p/one", "r", DIGEST, SIZE, 0, CONTENT[:PART])

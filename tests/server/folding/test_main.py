@@ -9,9 +9,7 @@ import threading
 import time
 
 import pytest
-import sqlalchemy as sa
 from folding import a_journal, oracle, says
-from keeping import at_once
 from served import folding
 from server_waits import until
 
@@ -23,7 +21,6 @@ from seamark.server.folding import tables, turns
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
-from seamark.server.purging import purge
 
 PROJECT = "team/x"
 START_S = 1_790_000_000
@@ -105,28 +102,6 @@ def test_turns_longer_than_their_leases_end_and_double_nothing(place, monkeypatc
     check_reads(place, "run0")
 
 
-def test_lease_has_one_owner_until_it_lapses(place):
-    """Also of many who claim it at once."""
-    database = place.databases.store().database
-    one, two = Leases(database, "one"), Leases(database, "two")
-    assert one.claim(PROJECT, "r")
-    assert one.claim(PROJECT, "r")
-    assert not two.claim(PROJECT, "r")
-    with database.writing() as connection:
-        less = tables.lease.c.until - 15 * 10**9
-        connection.execute(sa.update(tables.lease).values(until=less))
-    assert two.claim(PROJECT, "r")
-    assert not one.claim(PROJECT, "r")
-    one.drop(PROJECT, "r")  # it is not its own any more
-    assert not one.claim(PROJECT, "r")
-    two.drop(PROJECT, "r")
-    assert one.claim(PROJECT, "r")
-    many = [Leases(database, f"o{number}") for number in range(6)]
-    for number in range(5):
-        won = at_once(*(functools.partial(each.claim, PROJECT, f"r{number}") for each in many))
-        assert sorted(won) == [False] * 5 + [True]
-
-
 def test_long_run_is_folded_in_turns_and_its_position_told_by_the_last(place, monkeypatch):
     journal = a_journal("long", PROJECT, "run0")
     for step in range(400):
@@ -148,10 +123,7 @@ def test_long_run_is_folded_in_turns_and_its_position_told_by_the_last(place, mo
     check_reads(place, "run0")
 
 
-def test_run_that_cannot_be_read_holds_up_no_other_and_is_tried_again(
-    place, worker, monkeypatch, caplog
-):
-    """What is remembered of such runs is bounded, and has nothing of those that were purged."""
+def test_run_that_cannot_be_read_holds_up_no_other_and_is_tried_again(place, worker, caplog):
     place.send(PROJECT, "bad", a_training("bad", "bad", 1))
     (name,) = (one.name for one in place.objects.listed(""))
     aside = place.objects.get(name)
@@ -163,20 +135,6 @@ def test_run_that_cannot_be_read_holds_up_no_other_and_is_tried_again(
     place.objects.put(name, aside)
     until(lambda: worker.round() or place.positions.folded(PROJECT, "bad"))
     check_reads(place, "bad")
-
-    monkeypatch.setattr(folding_main, "_MAX_FAILING", 3)
-    worker = FoldWorker(place.databases, place.kept, threading.Event())
-    before = {one.name for one in place.objects.listed("")}
-    for number in range(6):
-        place.send(PROJECT, f"bad{number}", a_training("bad", f"bad{number}", number))
-    for name in {one.name for one in place.objects.listed("")} - before:
-        place.objects.delete(name)
-    worker.round()
-    assert len(worker._failing) == 3
-    for number in range(5):
-        place.kept.forget(PROJECT, f"bad{number}")
-    worker.round()
-    assert set(worker._failing) <= {(PROJECT, "bad5")}
 
 
 def test_run_whose_clock_is_hours_off_lives_while_it_is_heard_of(place, clock):
@@ -238,18 +196,6 @@ def test_run_that_waits_to_be_folded_is_not_crashed(place, clock):
     until(lambda: worker.round() or everything_folded(place))
     assert len(place.reader(PROJECT, "sends").points("loss", "all").step) == 8
     assert crashed() == ["silent"]
-
-
-def test_run_purged_while_a_store_is_made_whole_holds_up_no_other(place, monkeypatch):
-    for number in range(2):
-        place.send(PROJECT, f"run{number}", a_training("one", f"run{number}", number))
-    runs = list(place.kept.runs())
-    databases = place.databases
-    purge(databases.account, place.kept, databases.store(), PROJECT, "run0", who="a", now_ns=1)
-    del place.sent[PROJECT, "run0"]
-    monkeypatch.setattr(place.kept, "runs", lambda: iter(runs))
-    with folding(place):
-        until(lambda: everything_folded(place))
 
 
 def test_run_that_the_store_lost_is_folded_by_the_next_worker(place):

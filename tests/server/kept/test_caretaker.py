@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from keeping import PROJECT, RUN, Meddling, at_once, died, journal, places
+from keeping import PROJECT, RUN, Meddling, at_once, journal, places
 
 from seamark.server.kept import layout
-from seamark.server.kept.caretaker import COMPACT_BYTES, ORPHAN_NS, REST_NS
+from seamark.server.kept.caretaker import ORPHAN_NS, REST_NS
 from seamark.server.kept.layout import REMOVE_NS
-from seamark.server.kept.plan import FullError
 from seamark.server.kept.rebuild import rebuild
 
 NEVER = lambda: False  # noqa: E731
@@ -82,18 +79,6 @@ def test_run_at_rest_gets_an_object_of_its_own(place):
     assert all(row.loose == 0 for row in rows_of(place, layout.runs))
 
 
-def test_run_that_sends_much_is_compacted_at_once(place):
-    intake, made = place.intake(), journal(rows=1)
-    made.op("assign", atoms={"x": ["string", "x" * COMPACT_BYTES]})
-    for start, end in pairwise(places(made)):
-        intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
-    place.caretaker().tend(NEVER)
-    assert len(rows_of(place, layout.segments)) == 1
-    made.row({"a": 1.0}, 5)
-    intake.put(PROJECT, RUN, made.file, 0, made.data)
-    check(place, [made])
-
-
 def test_damaged_object_is_not_copied_into_one_that_looks_whole(place, caplog):
     made = journal()
     place.intake().put(PROJECT, RUN, made.file, 0, made.data)
@@ -111,33 +96,6 @@ def test_damaged_object_is_not_copied_into_one_that_looks_whole(place, caplog):
 def age(place, name):
     then = (place.now - ORPHAN_NS) / 1e9 - 10
     os.utime(Path(place.objects.folder, name), (then, then))
-
-
-def test_object_that_nobody_named_is_removed_once_its_bytes_are_kept_elsewhere(place):
-    made, kept = journal(), journal("two")
-    place.intake().put(PROJECT, RUN, kept.file, 0, kept.data)
-    before = set(names(place))
-    with pytest.raises(FullError):
-        place.intake(Meddling(place.objects, died)).put(PROJECT, RUN, made.file, 0, made.data)
-    (orphan,) = set(names(place)) - before
-    caretaker = place.caretaker()
-    then, place.now = place.now, time.time_ns()
-    caretaker.claim_orphans(NEVER)  # what is young may be named yet
-    assert len(rows_of(place, layout.objects)) == 1
-    place.now = then
-    for name in names(place):
-        age(place, name)
-    caretaker.claim_orphans(NEVER)
-    place.now += REMOVE_NS + 1
-    caretaker.remove_due(NEVER)
-    assert orphan in names(place)  # whoever sent it may be gone
-    place.intake().put(PROJECT, RUN, made.file, 0, made.data)
-    caretaker.claim_orphans(NEVER)
-    assert orphan in names(place)
-    place.now += REMOVE_NS + 1
-    caretaker.remove_due(NEVER)
-    assert orphan not in names(place)
-    check(place, [made, kept])
 
 
 def test_tables_of_an_older_backup_lose_no_bytes(place):

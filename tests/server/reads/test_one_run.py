@@ -183,7 +183,6 @@ def test_answers_are_compressed_as_the_client_accepts(here) -> None:
 
 ODD_BODIES = [
     *(b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"project": "team/x"}'),
-    b'{"project": 3, "run": "run0"}',
     b'{"nothing": ' * 50_000,
     *(
         b'{"project": "team/x", "run": "run0", %s}' % more
@@ -194,16 +193,11 @@ ODD_BODIES = [
 INVALID: list[tuple[str, dict[str, Any]]] = [
     ("curve", {"path": "loss"}),
     ("curve", {"path": "loss", "points": 1}),
-    ("curve", {"path": "loss", "points": 999_999_999}),
     ("curve", {"path": "loss", "points": 10, "attempt": -1}),
     ("curve", {"path": "loss", "points": 10, "attempt": "first"}),
-    ("texts", {"path": "log", "attempt": 10**30}),
     ("texts", {"path": "log", "next": str(2**70)}),
     ("drawing", {"path": "loss", "look": {"window": "nan"}}),
-    ("drawing", {"path": "loss", "look": {"window": -1}}),
-    ("drawing", {"path": "loss", "look": {"points": 1}}),
     ("drawing", {"path": "loss", "look": {"points": 999_999_999}}),
-    ("points", {"paths": ["loss"], "limit": 0}),
     ("points", {"paths": ["loss"], "limit": (1 << 24) + 1}),
     ("points", {"paths": ["loss"] * 1001}),
     ("points", {"paths": ["loss"], "next": "x" * (1 << 16)}),
@@ -280,15 +274,6 @@ def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
             [("epoch", False, 400)],
             [("epoch", False, 1)],
         ]
-        monkeypatch.setattr(routes, "MAX_POINTS", 300)
-        assert in_parts(asks, paths=[*paths, "nothing"]) == [
-            *([("loss", begins, 300)] for begins in (True, False)),
-            [("none", True, 0), ("epoch", True, 299)],
-            [("epoch", False, 300)],
-            [("epoch", False, 1), ("nothing", True, 0)],
-        ]
-        assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
-
         # A series over what a server reads at once, as a whole and its last points.
         monkeypatch.setattr(routes, "MAX_POINTS", 64)
         monkeypatch.setattr(routes, "_MAX_READ_POINTS", 200)

@@ -107,16 +107,6 @@ def test_answers_about_many_runs_are_of_bounded_length(here, monkeypatch) -> Non
         assert len(found.curve) == 5
         body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
         assert asks.refused("series", **body) == (422, "query")
-    # An answer costs what is in it, not what the question repeats.
-    ref = ["team/x", "run0"]
-    with here.client() as asks:
-        parts = asks.read("series", refs=[ref] * 20_000, paths=["loss"])
-        found = asks.read("curves", refs=[ref] * 3, paths=["loss"]).curves
-        many = {"id": [*(f"no{at}" for at in range(9_000)), "run1"]}
-        refs = asks.read("select", **many, state=["running", "crashed"])
-    assert [part.key for part in parts] == [("team/x", "run0", "loss")]
-    assert len(found) == 1
-    assert refs == [("team/x", "run1")]
 
 
 def test_counts_hints_and_changes_are_of_readable_runs_alone(here) -> None:
@@ -155,13 +145,9 @@ def test_counts_hints_and_changes_are_of_readable_runs_alone(here) -> None:
 REFUSED = [
     {"query": "lr >"},
     {"query": "(" * 16_000},
-    {"query": "x" * 17_000},
     {"query": 'model MATCHES "(a+)+$"', "limit": 0},
-    {"limit": -1},
     {"offset": 2**70},
-    {"sort_by": ""},
     {"columns": ["a/" * 3000]},
-    {"project": 3},
     {"state": "nowhere"},
     {"nonsense": 1},
 ]

@@ -184,6 +184,44 @@ def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
     assert {rank: one["owner"] for rank, one in headers(run).items()} == {0: True, 1: False}
 
 
+def test_a_forked_process_may_be_another_rank(forks, tmp_path):
+    cases = [(ranks, begun) for ranks in ("zero", "all") for begun in (False, True)]
+    code = f"""
+        for ranks, begun in {cases}:
+            run = init_run("p", root=sys.argv[1], custom_run_id=f"{{ranks}} {{begun}}",
+                           ranks=ranks, **quiet)
+            if begun:
+                run.log_metrics({{"loss": 0}}, 0)
+                run["value"] = "parent"
+            children = []
+            for rank in (1, 2):
+                if not (child := os.fork()):
+                    os.environ.update(RANK=str(rank), WORLD_SIZE="3")
+                    for step in range(3):
+                        run.log_metrics({{"loss": rank}}, step)
+                    run["text"].append(str(rank))
+                    run["value"] = rank
+                    run.stop()
+                    os._exit(0)
+                children.append(child)
+            for child in children:
+                assert os.waitpid(child, 0)[1] == 0
+            run.log_metrics({{"loss": 0}}, 1)
+            run.stop()
+    """
+    (done,) = forks.run(HEAD + textwrap.dedent(code), str(tmp_path), environments=[{}])
+    assert done.code == 0, done.stderr
+    for ranks, begun in cases:
+        run = opened(tmp_path, custom_run_id=f"{ranks} {begun}")
+        others = ["ranks/1/loss", "ranks/2/loss"] if ranks == "all" else []
+        assert series_paths(run) == ["loss", *others]
+        assert values(run, "loss") == ([0, 0] if begun else [0])
+        for path in others:
+            assert run[path].fetch_points().step.tolist() == [0, 1, 2]
+        assert run.exists("value") is begun
+        assert run["sys/state"].fetch() == "completed"
+
+
 def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, caplog):
     become(1)
     with begin(tmp_path) as run:
@@ -322,6 +360,54 @@ def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_pa
     for path in ("x", "ranks/1/x"):
         assert values(read, path) == [1, 2]
         assert read[path].fetch_points().attempt.tolist() == [0, 2]
+
+
+LATE = f"""
+import os, sys, threading
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from seamark import init_run
+
+def work(rank):
+    run = init_run("p", root=sys.argv[1], **{QUIET!r})
+    run["x"] = rank
+    run.log_metrics({{"loss": rank}}, 0)
+    meet = "file://" + sys.argv[1] + "-meet"
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
+    dist.barrier()  # else one may be gone before the other is connected with it
+    run.session.recorder.writer._upkeep.keep(heartbeat=True)
+    for each in threading.enumerate():
+        if each.name == "seamark-late":
+            each.join()
+    assert run.session.recording == (rank == 0)
+    run["later"] = 1
+    run["texts"].append("later")
+    run.log_metrics({{"loss": rank}}, 1)
+    run.stop()
+    dist.destroy_process_group()
+    assert not rank or run["later"].fetch() is None
+
+if __name__ == "__main__":
+    mp.start_processes(work, nprocs=2, start_method="fork")
+"""
+
+
+@pytest.mark.once
+def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(torch_forks, tmp_path):
+    """At a heartbeat, or when it stops; it says so once, keeps what it has, and is silent then."""
+    root = tmp_path / "root"
+    (done,) = torch_forks.run(LATE, str(root), environments=[{}])
+    assert done.code == 0, done.stderr
+    names = [one.name for one in (root / "p").iterdir()]
+    found = [init_run("p", root=root, with_id=name, mode="read-only") for name in names]
+    zero, other = sorted(found, key=lambda run: run["x"].fetch())
+    assert (zero["sys/state"].fetch(), zero["later"].fetch()) == ("completed", 1)
+    assert other["sys/state"].fetch() == "interrupted"
+    assert not other.exists("later")
+    assert not other.exists("texts")
+    assert [len(run["loss"].fetch_values()) for run in (zero, other)] == [2, 1]
+    assert done.stderr.count("turned out to be rank 1") == 1
+    assert other["sys/id"].fetch() in done.stderr
 
 
 TRAINING = """

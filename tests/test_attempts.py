@@ -122,6 +122,19 @@ def test_a_run_whose_checkpoint_is_of_a_run_not_found_names_its_origin(caplog):
         make_run(resume="must", **QUIET).resumed(state)
 
 
+def test_evaluating_a_checkpoint_is_no_attempt():
+    """Also where it has to go over to the run of the checkpoint: nothing of that is hidden."""
+    with seamark.init_run(**QUIET) as run:
+        state = went_on(run)
+        assert run.resumed(state, training=False) is run
+    must = make_run(resume="must", **QUIET).resumed(state, training=False)
+    must["b"] = 1
+    must.stop()
+    assert must.id == run.id
+    assert [attempt for attempt, _ in headers(must)] == [0, 0]
+    assert steps(must) == [1, 2]
+
+
 PROGRAM = """
 import os, signal
 import seamark

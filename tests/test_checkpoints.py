@@ -171,3 +171,18 @@ def test_a_file_outside_of_the_folder_is_recorded_under_its_file_name(run, files
     Path(outside).unlink()
     update(files, save("a.ckpt"), same, again)
     assert "outside" not in names(run)
+
+
+def test_a_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
+    """While the disk is full, files go away whose records stay; they go when there is room."""
+    path = save("a.ckpt")
+    update(files, path)
+    run.wait()
+    with monkeypatch.context() as patched:
+        patched.setattr(run.session.recorder.values, "record_op", lambda op: None)
+        Path(path).unlink()
+        for _ in range(4):
+            update(files)
+    assert sorted(names(run)) == ["a"]
+    files.settle()
+    assert names(run) == {}

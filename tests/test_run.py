@@ -338,7 +338,7 @@ def test_a_process_that_ends_without_stop_completes_its_run(root, code):
 
 class Wild:
     def __getattribute__(self, name: str) -> Any:
-        raise RuntimeError(name)
+        raise WordlessError(3)
 
 
 class WordlessError(Exception):
@@ -427,6 +427,20 @@ def test_a_pickled_run_is_the_same_run(start):
     assert found == [2, "renamed", set()]
     twin.stop()
     assert copy.deepcopy({"run": run})["run"] is run  # a deep copy is the run itself
+
+
+def test_a_token_is_in_no_pickle_repr_message_or_structure_of_a_run(start, monkeypatch):
+    """That no file holds it is tested with all other secrets."""
+    token = "sEcReT-tOkEn-1234567890"
+    monkeypatch.setenv("NEPTUNE_API_TOKEN", token)
+    for given in ({"api_token": token}, {}):
+        run = start(**given)
+        run["x"] = 1
+        with pytest.raises(errors.PathError) as caught:
+            run["bad\npath"] = 1
+        assert token not in repr(run) + repr(vars(run)) + str(run.get_structure())
+        assert token not in str(caught.value)
+        assert token.encode() not in pickle.dumps(run)
 
 
 def test_threads_may_start_a_lazy_run_together(root):

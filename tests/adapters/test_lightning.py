@@ -135,6 +135,29 @@ def test_secrets_are_hidden_in_hyperparameters_of_the_run_only():
     assert given == hyperparams
 
 
+def callback(folder, state_key="A", **given):
+    return SimpleNamespace(state_key=state_key, dirpath=str(Path(folder).absolute()), **given)
+
+
+def save(path):
+    Path(path).parent.mkdir(exist_ok=True)
+    Path(path).write_text("x")
+    return str(Path(path).absolute())
+
+
+def test_saved_files_are_measured_again_at_the_end_of_the_process(run, monkeypatch):
+    ends = []
+    monkeypatch.setattr("atexit.register", ends.append)
+    found, path = Checkpoints(run, "model", keep=False), save("a/last")
+    for _ in range(3):
+        found.saved(callback("a", last_model_path=path))
+    Path(path).write_text("more")
+    (end,) = (one for one in ends if "settle" in one.__name__)
+    end()
+    (file,) = run.session.recorded.attributes("model")
+    assert file.value["size"] == 4
+
+
 def test_callbacks_with_unexpected_attributes_are_accepted(run):
     found = Checkpoints(run, "model", keep=False)
     found.saved(object())

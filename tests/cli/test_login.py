@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from seamark.remote.http.address import keep_token
+
 pytest.importorskip("fastapi")
 
 from asking import answering
@@ -131,6 +133,16 @@ def test_login_and_logout_from_python(one):
         with pytest.raises(ArgumentError):
             seamark.login(one.url, bad)
     assert kept() == {}
+
+
+def test_an_interrupt_leaves_no_copy_of_a_token(monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        keep_token("https://seamark.example", "smk-" + "a" * 32)
+    assert list(credentials_file().parent.iterdir()) == []
 
 
 ASKS = """

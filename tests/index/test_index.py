@@ -79,6 +79,16 @@ def test_variable_names_the_file_or_folder_of_the_index(
     assert other.runs() == []
 
 
+def test_index_is_in_memory_where_nothing_can_be_written(
+    builder, folder, open_index, monkeypatch, tmp_path
+):
+    builder().assign(a=1).save(folder)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "file" / "below"))
+    index = open_index()
+    assert (read(index, folder, "a"), index.file) == ([1], None)
+
+
 def test_files_of_other_versions_are_removed_after_30_days(folder, open_index):
     mine = open_index().file
     same = f"same.{mine.suffixes[0][1:]}.db"
@@ -228,6 +238,47 @@ def test_new_records_are_read_while_another_process_locks_the_index(
     assert rows(index, "SELECT count(*) FROM attribute") == [(1,)]
     index.refresh(folder.project, folder.run)
     assert rows(index, "SELECT count(*) FROM attribute") == [(2,)]
+
+
+def test_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, open_index):
+    builder().assign(a=1).save(folder)
+    index, children = open_index(), []
+
+    def fork(done, total):
+        if not children:
+            children.append(os.fork())
+            if not children[0]:
+                signal.pause()
+                os._exit(0)
+
+    try:
+        index.refresh(progress=fork)
+        builder("more").assign(b=1).save(folder)
+        assert read(index, folder, "b") == [1]
+    finally:
+        os.kill(children[0], signal.SIGKILL)
+        os.waitpid(children[0], 0)
+
+
+def test_overtaken_fold_counts_no_frame_twice(builder, folder, open_index, monkeypatch):
+    """Offsets are compared when they are set, for where locks do not work."""
+    journal = builder().row({"m": 1.0}, 0)
+    journal.save(folder)
+    index, other = open_index(), open_index()
+    index.refresh()
+    journal.row({"m": 2.0}, 1).save(folder)
+    saving, asked = copies.Saving, []
+
+    def overtaken(folding, owner):
+        if folding.store is index.store:
+            asked.append(folding)
+            other.refresh()
+        return saving(folding, owner)
+
+    monkeypatch.setattr(copies, "Saving", overtaken)
+    (found,) = read(index, folder, "m")
+    assert asked
+    assert (found.count, found.mean) == (2, 1.5)
 
 
 @pytest.fixture
@@ -380,6 +431,25 @@ def test_damaged_points_in_the_index_are_folded_again(long, folder, open_index):
         view = index.view(folder.project, folder.run)
         assert view.curve("m", 100).max.max() == whole.value.max()
         assert (view.points("m").value == whole.value).all()
+
+
+def test_damaged_index_is_replaced_within_a_snapshot(long, folder, open_index):
+    """Later answers of the block are right, and its own error passes through."""
+    index = open_index()
+    index.refresh()
+    with index.store.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE chunk SET data = CAST(substr(data, 1, 99) AS BLOB)")
+
+    def read():
+        with index.moment():
+            view = index.view(folder.project, folder.run)
+            assert view.attribute("m").value.count == 5000
+            assert [len(view.points("m")) for _ in range(2)] == [5000, 5000]
+            raise KeyError(folder.run)
+
+    with pytest.raises(KeyError, match=folder.run):
+        read()
+    assert len(index.view(folder.project, folder.run).points("m")) == 5000
 
 
 def test_folds_rebuilds_and_removals_of_another_process_are_seen(builder, folder, open_index):

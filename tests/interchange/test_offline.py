@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import datetime, timezone
 
@@ -178,3 +179,33 @@ def test_models_are_named_and_not_imported(training, cli, root):
     metadata.write_text(json.dumps({**told, "containerType": "model"}))
     result = cli("import", "neptune", metadata.parent, "--project", "digits")
     assert (result.exit_code, "model" in result.stderr, root.exists()) == (0, True, False)
+
+
+def log_of(training, operations):
+    """Return a folder of the client with these operations."""
+    folder = training / ".neptune" / "offline" / "run__11-22"
+    folder.mkdir()
+    lines = [{"obj": one, "version": at, "at": 1.7e9} for at, one in enumerate(operations, 1)]
+    (folder / "data-1.log").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_wrong_operation_changes_nothing(training, cli, root):
+    """Neither a part of its points is kept nor their steps; times keep their microseconds."""
+    point = {"value": 1.0, "step": None, "ts": 1700000000.123456}
+    late, picture = {**point, "ts": 1e300}, base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    pictures = [{**point, "value": picture}, {**point, "value": "no base64"}]
+    operations = [
+        {"type": "LogFloats", "path": ["loss"], "values": [point, late]},
+        {"type": "LogFloats", "path": ["loss"], "values": [point]},
+        {"type": "LogFloats", "path": ["nothing"], "values": []},
+        {"type": "LogImages", "path": ["pictures"], "values": pictures},
+        {"type": "AssignString", "path": ["pictures"], "value": {"no": "text"}},
+        {"type": "AssignString", "path": ["pictures"], "value": "free"},
+    ]
+    result = cli("import", "neptune", log_of(training, operations), "--project", "digits")
+    assert (result.exit_code, "that Neptune refuses (3, the first" in result.stderr) == (0, True)
+    with imported(cli) as run:
+        loss = run["loss"].fetch_points()
+        assert (loss["step"].tolist(), loss.time_ns.tolist()) == ([0], [1700000000123456000])
+        assert run["pictures"].fetch() == "free"

@@ -31,6 +31,20 @@ def test_unknown_endings_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_images_are_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    for axes in (
+        Axes(),
+        Axes(log_y=True, log_x=True),
+        Axes(x_kind="time", title="a $b$ _c", note="mean of 5 seconds"),
+        Axes(x_kind="relative"),
+    ):
+        target = tmp_path / "loss.png"
+        save([curve(ODD, "_hidden $x$"), curve([1.0]), banded([1.0, 0.5, 0.1])], axes, target)
+        assert target.read_bytes().startswith(b"\x89PNG")
+        target.unlink()
+
+
 def test_pages_need_no_network_and_names_are_text(tmp_path):
     pytest.importorskip("plotly")
     target = tmp_path / "loss.html"

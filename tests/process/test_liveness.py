@@ -139,6 +139,19 @@ def test_malformed_header_raises_nothing(tmp_path, crash, key):
         assert isinstance(crash(**{key: value}), Crash)
 
 
+def test_restart_of_the_host_is_the_reason_where_boots_are_known(tmp_path, crash):
+    (tmp_path / "proc").mkdir()
+    stat = tmp_path / "proc/stat"
+    stat.write_text(f"cpu  1 2 3\nbtime {NOW // S - 300}\nprocesses 5\n")
+    assert crash(boot="another", silent_s=1000).reason == "host rebooted"
+    # Since before: another machine has this name.
+    assert crash(boot="another", silent_s=100).reason == "heartbeat lost"
+    stat.unlink()
+    assert crash(boot="another", silent_s=1000).reason == "heartbeat lost"
+    for unknown in ({"host": "elsewhere"}, {"boot": None}):
+        assert crash(**unknown).reason == "heartbeat lost"
+
+
 def test_process_that_is_hidden_or_in_another_container_may_live(header, monkeypatch):
     """As those of other users where /proc is mounted with hidepid: nothing is said of them."""
 

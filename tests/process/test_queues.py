@@ -22,3 +22,13 @@ def test_a_timeout_that_has_passed_does_not_block():
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
+
+
+def test_an_entry_is_removed_and_reported():
+    entries = queue.SimpleQueue()
+    entries.put(None)
+    assert wait_for_entry(entries, 0.0)
+    assert not wait_for_entry(entries, 0.001)
+    threading.Timer(0.01, entries.put, [None]).start()
+    assert wait_for_entry(entries, 60.0)
+    assert entries.empty()

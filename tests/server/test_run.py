@@ -297,6 +297,35 @@ def test_folder_that_cannot_hold_a_database_or_objects_is_named(tmp_path, monkey
     open_databases(f"sqlite:///{tmp_path}/network").close()
 
 
+PROCESSES = 12
+
+
+WAITS = """
+import os, signal, sys
+from seamark.server.run import _stop_event
+for _ in range(int(sys.argv[1])):
+    waits, tell = os.pipe()
+    if not (child := os.fork()):
+        signal.alarm(60)  # ends one that would wait for ever
+        stop = _stop_event()
+        os.write(tell, b"w")
+        while not stop.wait(0):
+            pass
+        os._exit(0)
+    os.close(tell)
+    os.read(waits, 1)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_signal_while_waiting_ends_the_process():
+    """Where the event was set by the handler, half of these waited for themselves for ever."""
+    command = [sys.executable, "-c", WAITS, str(PROCESSES)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0"] * PROCESSES
+
+
 def test_sigterm_ends_a_fold_worker_whose_numpy_has_threads(tmp_path):
     settings = Settings.at(tmp_path)
     run.prepare(settings)

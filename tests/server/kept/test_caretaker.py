@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from keeping import PROJECT, RUN, Meddling, at_once, journal, places
+from keeping import PROJECT, RUN, Meddling, at_once, died, journal, places
 
 from seamark.server.kept import layout
 from seamark.server.kept.caretaker import ORPHAN_NS, REST_NS
 from seamark.server.kept.layout import REMOVE_NS
+from seamark.server.kept.plan import FullError
 from seamark.server.kept.rebuild import rebuild
 
 NEVER = lambda: False  # noqa: E731
@@ -96,6 +98,33 @@ def test_damaged_object_is_not_copied_into_one_that_looks_whole(place, caplog):
 def age(place, name):
     then = (place.now - ORPHAN_NS) / 1e9 - 10
     os.utime(Path(place.objects.folder, name), (then, then))
+
+
+def test_object_that_nobody_named_is_removed_once_its_bytes_are_kept_elsewhere(place):
+    made, kept = journal(), journal("two")
+    place.intake().put(PROJECT, RUN, kept.file, 0, kept.data)
+    before = set(names(place))
+    with pytest.raises(FullError):
+        place.intake(Meddling(place.objects, died)).put(PROJECT, RUN, made.file, 0, made.data)
+    (orphan,) = set(names(place)) - before
+    caretaker = place.caretaker()
+    then, place.now = place.now, time.time_ns()
+    caretaker.claim_orphans(NEVER)  # what is young may be named yet
+    assert len(rows_of(place, layout.objects)) == 1
+    place.now = then
+    for name in names(place):
+        age(place, name)
+    caretaker.claim_orphans(NEVER)
+    place.now += REMOVE_NS + 1
+    caretaker.remove_due(NEVER)
+    assert orphan in names(place)  # whoever sent it may be gone
+    place.intake().put(PROJECT, RUN, made.file, 0, made.data)
+    caretaker.claim_orphans(NEVER)
+    assert orphan in names(place)
+    place.now += REMOVE_NS + 1
+    caretaker.remove_due(NEVER)
+    assert orphan not in names(place)
+    check(place, [made, kept])
 
 
 def test_tables_of_an_older_backup_lose_no_bytes(place):

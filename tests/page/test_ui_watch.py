@@ -216,19 +216,6 @@ def test_a_look_that_fails_says_why_and_is_tried_again(clock, looker, monkeypatc
     assert looker.said[-1].looked_ns > looked_ns
 
 
-def test_a_first_look_says_how_many_runs_are_left(root, looker):
-    for _ in range(3):
-        record(root)
-    watcher = Watcher([Root("one", root)])
-    watcher._stopping = True
-    with pytest.raises(SystemExit):
-        watcher.lookers[0].step()
-    looker.step()
-    assert looker.said[0].looked_ns == 0
-    assert next(one.left for one in looker.said if one.left) == 3
-    assert (looker.said[-1].left, looker.said[-1].runs) == (0, 3)
-
-
 def test_the_thread_reads_what_is_new_and_ends_with_the_page(root):
     record(root)
     watcher = Watcher([Root("one", root), Root("none", root.parent / "none")])

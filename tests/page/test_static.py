@@ -53,10 +53,10 @@ def test_the_page_is_small():
     assert sum(sizes[Path(name).name] for name in OPENING) <= 100_000
 
 
-def uses(name, pattern=MODULE):
+def uses(name):
     """Return the modules that one names: imports of code and of types, at once and later."""
     text = (STATIC / name).read_text(encoding="utf-8")
-    return {f"js/{each}" for each in pattern.findall(text)}
+    return {f"js/{each}" for each in MODULE.findall(text)}
 
 
 def test_modules_do_not_import_each_other():
@@ -64,16 +64,6 @@ def test_modules_do_not_import_each_other():
     assert set().union(*graph.values()) <= set(graph)
     assert sum(map(len, graph.values())) > len(graph)
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
-
-
-def test_the_page_names_the_modules_that_opening_needs():
-    """Modules that are found one after another cost a request each."""
-    at_once = re.compile(r"""^(?:import|export) .*from "\./(\w+\.js)";$""", re.MULTILINE)
-    needed, new = set(), {f"js/{name}.js" for name in ("main", "runs", "charts", "views")}
-    while new:
-        needed |= new
-        new = {each for one in new for each in uses(one, at_once)} - needed
-    assert {name for name in OPENING if name.startswith("js/")} == needed
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
@@ -116,14 +106,6 @@ def served(path):
     answer = files.file(files.version, path.relative_to(STATIC).as_posix())
     assert answer is not None
     return bytes(answer.body)
-
-
-def test_a_file_is_compressed_once_as_its_size_is_measured():
-    """Beside a training, no request compresses it again."""
-    main, files = STATIC / "js" / "main.js", page_files()
-    first, second = (files.file(files.version, "js/main.js", "gzip, zstd") for _ in range(2))
-    assert first.body is second.body
-    assert len(first.body) == len(gzip.compress(served(main), 9))
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)

@@ -23,7 +23,7 @@ psutil = pytest.importorskip("psutil")
 
 from click.testing import CliRunner  # noqa: E402
 from command import app  # noqa: E402
-from page_process import ask, page_environment, running_page  # noqa: E402
+from page_process import ask, page_environment, running_page, until  # noqa: E402
 from recording import QUIET  # noqa: E402
 
 from seamark.cli import ui as cli_ui  # noqa: E402
@@ -212,6 +212,23 @@ def test_the_folder_of_the_token_is_closed_to_others(state):
         assert "set XDG_STATE_HOME to another folder" in found.stderr
         os.chown(state, 0, -1)
     assert roots.keep() == kept
+
+
+@pytest.mark.thorough
+def test_an_index_that_cannot_be_written_is_in_a_temporary_folder(root, tmp_path, monkeypatch):
+    """Several connections share it, so that it cannot be in memory; it is gone after the page."""
+    target = tmp_path / "index"
+    target.write_text("a file where the folder of the index should be")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with running_page(root, SEAMARK_INDEX=str(target), TMPDIR=str(temporary)) as page:
+        [place] = temporary.glob("seamark-page-*")
+        assert mode(place) == 0o700
+        monkeypatch.setenv("SEAMARK_INDEX", str(place))
+        with Index.open(root) as index:
+            until(index.runs)
+        assert page.stop() == 0
+    until(lambda: not [*temporary.iterdir()])
 
 
 def run_without(modules, code):

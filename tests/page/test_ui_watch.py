@@ -151,7 +151,7 @@ def many(root, clock):
         run.stop()
 
 
-def test_runs_that_are_drawn_are_looked_at_first(many, clock, looker, monkeypatch):
+def test_runs_that_are_drawn_are_looked_at_first(many, clock, looker):
     looker.step()
 
     def go():
@@ -174,9 +174,6 @@ def test_runs_that_are_drawn_are_looked_at_first(many, clock, looker, monkeypatc
     assert {one[0] for one in seen} == {second}
     assert {run for one in seen for run in one} == set(many)
     assert len({one[1] for one in seen[:5]}) == 5
-    monkeypatch.setattr("seamark.page.watch.MOST_SHOWN", 3)
-    looker.shown([("demo", run) for run in many])
-    assert list(looker._shown) == [("demo", run) for run in many[27:]]
 
 
 def test_a_look_can_be_asked_for(root, clock, looker):

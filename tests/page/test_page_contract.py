@@ -199,19 +199,3 @@ def test_missing_contents_of_files_are_known_before_they_are_fetched(both):
             assert client.post(at, json={"sha256": wrong}).status_code == 422
         whole = at if base else f"api/v1/{at}"
         assert both.stranger.post(url + whole, json=asked).status_code == 401
-
-
-def test_runs_whose_curves_are_asked_for_are_passed_to_the_watcher(both):
-    """The index reads them first."""
-    refs = [[PROJECT, run] for run in both.ids.values()]
-    drawn = both.page.watch.drawn
-    for verb, body, wanted in (
-        ("curves", {"refs": refs[:1]}, refs[:1]),
-        ("group_curves", {"groups": [{"by": {}, "refs": refs[1:]}]}, refs[1:]),
-    ):
-        drawn.clear()
-        answer = both.page.client.post(
-            f"{both.page.base}read/{verb}", json={**CURVES, **body, "px": 100}
-        )
-        assert answer.status_code == 200
-        assert [list(ref) for ref in drawn] == wanted

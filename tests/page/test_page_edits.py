@@ -14,14 +14,12 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-import sqlalchemy as sa
 from page_served import HTML, PNG, PROJECT, Clock, page, read, record
 
 import seamark
-from seamark.index.file import index_path, is_damaged
+from seamark.index.file import index_path
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
-from seamark.page.editing import Edits
 from seamark.reading.codec import Table, unpack
 from seamark.reading.reader import Answer
 
@@ -125,22 +123,6 @@ def test_many_runs_are_edited_at_once_and_each_has_its_answer(runs):
         table = read(here.client, here.base, "table", of=Table, columns=["sys/tags"], trashed=None)
         assert [{*"uvwxyz"} <= {*row["sys/tags"]} for row in table.table.rows] == [True] * 4
     assert not (root.parent / "etc").exists()
-
-
-def test_a_journal_of_edits_is_closed_a_minute_after_the_last_one(runs):
-    root, ids = runs
-    now = [0.0]
-    edits = Edits(root, clock=lambda: now[0])
-    for seconds, *names in ((0, "run-0"), (59, "run-1", "run-0"), (60, "run-0"), (121, "run-0")):
-        now[0] = seconds
-        for name in names:
-            op = {"op": "add", "path": "sys/tags", "values": ["x"]}
-            edits.close_idle()
-            edits.record(PROJECT, ids[name], [op])
-    edits.close()
-    edits.close()
-    counts = [len(edits_of(root, ids[name])) for name in ("run-0", "run-1", "run-2")]
-    assert counts == [2, 1, 0]
 
 
 def deny(monkeypatch, module, denied):
@@ -344,13 +326,3 @@ def test_an_index_that_is_deleted_or_damaged_is_made_again(runs):
             if answer.status_code == 200 and answer.json()["answer"]["table"]["total"] == 4:
                 break
             assert answer.status_code in {200, 503}, answer.text
-
-
-def test_an_error_whose_query_mentions_damage_is_no_damage():
-    """An error of SQLAlchemy has the statement and its values, too; the index is not made anew."""
-    looked_for = {"name": "malformed, not a database"}
-    busy = sqlite3.OperationalError("interrupted")
-    bad = sqlite3.DatabaseError("database disk image is malformed")
-    assert not is_damaged(sa.exc.OperationalError("SELECT ...", looked_for, busy))
-    assert is_damaged(sa.exc.DatabaseError("SELECT ...", {}, bad))
-    assert is_damaged(bad)

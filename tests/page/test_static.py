@@ -53,10 +53,10 @@ def test_the_page_is_small():
     assert sum(sizes[Path(name).name] for name in OPENING) <= 100_000
 
 
-def uses(name, pattern=MODULE):
+def uses(name):
     """Return the modules that one names: imports of code and of types, at once and later."""
     text = (STATIC / name).read_text(encoding="utf-8")
-    return {f"js/{each}" for each in pattern.findall(text)}
+    return {f"js/{each}" for each in MODULE.findall(text)}
 
 
 def test_modules_do_not_import_each_other():
@@ -64,16 +64,6 @@ def test_modules_do_not_import_each_other():
     assert set().union(*graph.values()) <= set(graph)
     assert sum(map(len, graph.values())) > len(graph)
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
-
-
-def test_the_page_names_the_modules_that_opening_needs():
-    """Modules that are found one after another cost a request each."""
-    at_once = re.compile(r"""^(?:import|export) .*from "\./(\w+\.js)";$""", re.MULTILINE)
-    needed, new = set(), {f"js/{name}.js" for name in ("main", "runs", "charts", "views")}
-    while new:
-        needed |= new
-        new = {each for one in new for each in uses(one, at_once)} - needed
-    assert {name for name in OPENING if name.startswith("js/")} == needed
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
@@ -116,14 +106,6 @@ def served(path):
     answer = files.file(files.version, path.relative_to(STATIC).as_posix())
     assert answer is not None
     return bytes(answer.body)
-
-
-def test_a_file_is_compressed_once_as_its_size_is_measured():
-    """Beside a training, no request compresses it again."""
-    main, files = STATIC / "js" / "main.js", page_files()
-    first, second = (files.file(files.version, "js/main.js", "gzip, zstd") for _ in range(2))
-    assert first.body is second.body
-    assert len(first.body) == len(gzip.compress(served(main), 9))
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
@@ -170,18 +152,6 @@ def test_mistakes_of_templates_are_found():
     }.items():
         template = Template(1, "html", text, ["x"] * text.count("\0"))
         assert list(mistakes(template)) == told, text
-
-
-def test_templates_are_found():
-    code = r"""
-    // html`<p`
-    const a = "`", b = /`[/]/.test(c) / 2, d = `plain ${1}`;
-    /* ` */ x => html`<ul>${each.map((e) => html`<li>${{ a: "}" }}</li>`)}</ul>`;
-    """
-    plain, outer, inner = templates(code)
-    assert (plain.tag, plain.text, plain.line) == ("=", "plain \0", 3)
-    assert (outer.tag, outer.text) == ("html", "<ul>\0</ul>")
-    assert (inner.tag, inner.text, inner.holes) == ("html", "<li>\0</li>", ['{ a: "}" }'])
 
 
 _FORMATS = """
@@ -238,47 +208,3 @@ def test_recorded_values_become_neither_elements_nor_addresses(tmp_path):
     assert told["said"] == given
     assert (told["text"], told["names"]) == ("…", list(given))
     assert told["asked"] == ["https://hub/user/anna/proxy/8765/r0/api/v1/runs/a/b/c/contents"]
-
-
-_READS = """
-globalThis.location = { origin: "https://hub", pathname: "/" };
-const asked = [];
-let answers = [];
-globalThis.fetch = async (target, { body }) => {
-  asked.push([String(target).split("/v1/")[1], JSON.parse(body)]);
-  return new Response(JSON.stringify(answers.shift()));
-};
-const { Api } = await import("./api.mjs");
-const api = new Api("api/v1/");
-answers = [
-  { answer: [{ a: 1 }], seen: "x", next: "1" }, { answer: [{ a: 2 }], seen: "y", next: "2" },
-  { answer: [3], seen: "y" }, { answer: { b: 1 }, seen: "z" },
-  { unchanged: true }, { unchanged: true },
-  { runs: [] }, { answer: { b: 1 }, seen: "z" }, { answer: 4 },
-];
-const list = await api.read("files", { path: "p" });
-const one = await api.read("table", { limit: 1 });
-const same = [await api.read("files", { path: "p" }), await api.read("table", { limit: 1 })];
-await api.patch("runs", {});
-const anew = await api.read("table", { limit: 1 });
-await api.read("table", { limit: 2 });
-const kept = [same[0] === list, same[1] === one, anew === one];
-console.log(JSON.stringify({ list, same: kept, asked }));
-"""
-
-
-def test_an_unchanged_answer_is_the_same_object(tmp_path):
-    told = told_by_node(tmp_path, "api", _READS)
-    assert told["list"] == [{"a": 1}, {"a": 2}, 3]
-    assert told["same"] == [True, True, False]
-    assert told["asked"] == [
-        ["read/files", {"path": "p"}],
-        ["read/files", {"path": "p", "next": "1"}],
-        ["read/files", {"path": "p", "next": "2"}],
-        ["read/table", {"limit": 1}],
-        ["read/files", {"path": "p", "seen": "x"}],
-        ["read/table", {"limit": 1, "seen": "z"}],
-        ["runs", {}],
-        ["read/table", {"limit": 1}],
-        ["read/table", {"limit": 2}],
-    ]

@@ -151,7 +151,7 @@ def many(root, clock):
         run.stop()
 
 
-def test_runs_that_are_drawn_are_looked_at_first(many, clock, looker, monkeypatch):
+def test_runs_that_are_drawn_are_looked_at_first(many, clock, looker):
     looker.step()
 
     def go():
@@ -174,9 +174,6 @@ def test_runs_that_are_drawn_are_looked_at_first(many, clock, looker, monkeypatc
     assert {one[0] for one in seen} == {second}
     assert {run for one in seen for run in one} == set(many)
     assert len({one[1] for one in seen[:5]}) == 5
-    monkeypatch.setattr("seamark.page.watch.MOST_SHOWN", 3)
-    looker.shown([("demo", run) for run in many])
-    assert list(looker._shown) == [("demo", run) for run in many[27:]]
 
 
 def test_a_look_can_be_asked_for(root, clock, looker):
@@ -214,19 +211,6 @@ def test_a_look_that_fails_says_why_and_is_tried_again(clock, looker, monkeypatc
     looker.step()
     assert looker.said[-1].trouble == ""
     assert looker.said[-1].looked_ns > looked_ns
-
-
-def test_a_first_look_says_how_many_runs_are_left(root, looker):
-    for _ in range(3):
-        record(root)
-    watcher = Watcher([Root("one", root)])
-    watcher._stopping = True
-    with pytest.raises(SystemExit):
-        watcher.lookers[0].step()
-    looker.step()
-    assert looker.said[0].looked_ns == 0
-    assert next(one.left for one in looker.said if one.left) == 3
-    assert (looker.said[-1].left, looker.said[-1].runs) == (0, 3)
 
 
 def test_the_thread_reads_what_is_new_and_ends_with_the_page(root):

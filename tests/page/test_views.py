@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,12 @@ pytest.importorskip("fastapi")
 
 from at_once import at_once
 from databases import fresh_database
-from humble import humbly
 from page_served import client_of, page
 from served import served
 
 from seamark.page.editing import NotWritable
 from seamark.page.views import FolderViews
-from seamark.server.views import MOST_ADDRESS, View
+from seamark.server.views import View
 
 PROJECT = "team/vision"
 ADDRESS = "?v=1&sort=train%2Floss&pinned=val/loss&unheard=of"
@@ -250,18 +248,6 @@ def test_own_views_and_those_of_a_read_only_root(root, tmp_path, monkeypatch):
         put(views, "b", "?1")
 
 
-def test_a_folder_of_views_that_cannot_be_read_is_read_only(root, monkeypatch):
-    views = FolderViews(root)
-    put(views, "theirs", "?1")
-    (root / ".views").chmod(0)
-    effective = partial(os.access, effective_ids=True)  # rights that a thread gave up
-    monkeypatch.setattr("seamark.page.views.os.access", effective)
-    assert humbly(lambda: views.apart("p")).startswith("you may not write to ")
-    humbly(lambda: put(views, "mine", "?1"))
-    assert list(humbly(lambda: views.read("p"))) == ["mine"]
-    (root / ".views").chmod(0o700)  # or it cannot be removed
-
-
 def test_the_lock_of_views_is_shared_by_the_group_and_follows_no_link(tmp_path):
     views = FolderViews(tmp_path)
     mask = os.umask(0o002)
@@ -276,13 +262,6 @@ def test_the_lock_of_views_is_shared_by_the_group_and_follows_no_link(tmp_path):
     with pytest.raises(NotWritable, match=f"cannot write to {lock}: "):
         put(views, "b", "?1")
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_the_longest_view_is_read(tmp_path):
-    """Quotation marks take two characters in its file."""
-    put(FolderViews(tmp_path), "\U0001f600" * 100, '"' * MOST_ADDRESS)
-    (found,) = FolderViews(tmp_path).read("p").values()
-    assert found.address == '"' * MOST_ADDRESS
 
 
 def test_other_files_in_a_root_are_no_views(root, tmp_path):

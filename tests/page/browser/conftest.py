@@ -171,6 +171,20 @@ def tab(usual_profile, watched):
 
 
 @pytest.fixture
+def hasten(tab):
+    """Return a function that divides the waits of a tab's scripts of a second and more."""
+
+    def divide(by):
+        tab.add_init_script(f"""
+            const slow = window.setTimeout;
+            window.setTimeout = (call, ms = 0, ...rest) =>
+              slow(call, ms < 1000 ? ms : ms / {by}, ...rest);
+        """)
+
+    return divide
+
+
+@pytest.fixture
 def wide(tab):
     """A tab of 1440 x 900."""
     tab.set_viewport_size({"width": 1440, "height": 900})

@@ -195,14 +195,3 @@ def test_wrong_columns_in_addresses_and_storage_are_ignored(main_page, wide):
     stretch(wide, "parameters/long", -100)
     drag(wide, "parameters/arabic", name, 0.1)
     heads(wide, ["parameters/arabic", name, "parameters/long"])
-
-
-def test_a_pin_without_room_says_so(main_page, wide):
-    wide.goto(opening(main_page, f"{FEW}&widths={LOSS}:400,{LR}:40"))
-    expect(head(wide, LOSS)).to_be_visible()
-    item = "Pin to the left"
-    menu(wide, LOSS)
-    expect(wide.get_by_role("menuitem", name=f"{item}: too little room")).to_be_disabled()
-    wide.keyboard.press("Escape")
-    menu(wide, LR)
-    expect(wide.get_by_role("menuitem", name=item, exact=True)).to_be_enabled()

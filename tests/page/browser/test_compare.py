@@ -124,23 +124,3 @@ def test_images_are_shown_at_one_step(compare_page, tab):
     expect(grid.get_by_alt_text("samples/one, step 10, left-hand")).to_be_visible()
     expect(grid.get_by_alt_text("samples/one, step 15, right-hand")).to_be_visible()
     assert findings(tab) == []
-
-
-@pytest.mark.thorough
-def test_sixty_runs_of_three_thousand_metrics_are_shown_in_parts(recorded, serve, tab):
-    page = serve(recorded("sixty"))
-    page.settle()
-    table = sheet(tab, page, "sixty")
-    expect(table.locator("tbody tr")).to_have_count(60)
-    assert table.locator("td").count() <= 60 * 60
-    expect(tab.get_by_text("1\u201320 of 3,00")).to_be_visible()
-    tab.get_by_label("Filter values").fill("m29")
-    expect(tab.get_by_text("1\u201320 of 100")).to_be_visible(timeout=60_000)
-    tab.goto("about:blank")
-    tab.goto(opening(page, "?project=sixty&screen=compare&selected=*&q=parameters/seed<2"))
-    tab.get_by_role("button", name="Code", exact=True).click()
-    code = tab.get_by_label("Code and configuration")
-    expect(code).to_contain_text("too large to be compared (5.0 MB)")
-    expect(code).to_contain_text("\u22123,333 +3,333 lines")
-    assert code.locator("tbody tr").count() <= 700
-    expect(code).to_contain_text("299,500 more characters")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 
 import pytest
@@ -88,29 +87,3 @@ def test_numbers_are_those_of_python(ask):
         assert 3 <= len(found) <= 12
         assert low <= found[0] <= found[-1] <= high
         assert found == sorted(set(found))
-
-
-def test_differences_of_lines_are_the_shortest(ask):
-    draw = random.Random(4)
-
-    def some(length, kinds):
-        return [str(draw.randrange(kinds)) for _ in range(length)]
-
-    pairs = [[some(draw.randrange(30), 4), some(draw.randrange(30), 4)] for _ in range(200)]
-    pairs += [[[], []], [["a"], []], [some(3_000, 9_999), some(2_000, 9_999)]]
-    base = some(5_000, 50_000)
-    pairs.append([base, [line if n % 50 else f"new {n}" for n, line in enumerate(base)]])
-    code = "(to, pairs) => pairs.map(([left, right]) => to.blocksOf(left, right))"
-    for (left, right), blocks in zip(pairs, ask("differences", code, pairs), strict=True):
-        x = y = same = 0
-        for one in blocks:
-            assert (one["from"], one["at"]) == (x, y)
-            x, y = one["to"], one["upTo"]
-            if one["same"]:
-                assert left[one["from"] : x] == right[one["at"] : y]
-                same += x - one["from"]
-        assert (x, y) == (len(left), len(right))
-        if len(left) < 100:
-            matches = difflib.SequenceMatcher(None, left, right, autojunk=False)
-            assert same >= sum(one.size for one in matches.get_matching_blocks())
-    assert same == 4_900

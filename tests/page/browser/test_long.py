@@ -11,11 +11,6 @@ from page_process import until
 
 POLLS, NEWS = 60, 5
 """Polls and news between two looks at what the page holds, at least."""
-FAST = """
-const slow = window.setTimeout;
-window.setTimeout = (call, ms = 0, ...rest) => slow(call, ms < 1000 ? ms : ms / 500, ...rest);
-"""
-"""A poll every few milliseconds instead of every two or ten seconds."""
 UNCHANGED = '{"unchanged":true}'
 HEAP = 2_000_000
 """Bytes: a tenth of a megabyte for each of the news, which is less than what is shown of them."""
@@ -84,11 +79,11 @@ def held(tab, session):
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(6, marks=pytest.mark.thorough)])
-def test_an_open_page_keeps_nothing(rounds, live, serve, tab):
+def test_an_open_page_keeps_nothing(rounds, live, serve, tab, hasten):
     """Hundreds of polls of a run that goes on: no node, no listener and little memory more."""
     root, ref, record = live
     page = serve(root)
-    tab.add_init_script(FAST)
+    hasten(500)  # a poll every few milliseconds instead of every two or ten seconds
     asked = Asked(tab)
     tab.goto(opening(page, "?project=long"))
     began = plotted(tab, "train/loss")["x"]["max"]

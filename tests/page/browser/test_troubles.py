@@ -36,8 +36,9 @@ def live(tmp_path, home):
     process.communicate()
 
 
-def test_new_points_and_a_crash_are_shown_without_reload(live, serve, tab):
+def test_new_points_and_a_crash_are_shown_without_reload(live, serve, tab, hasten):
     root, process = live
+    hasten(20)
     page = serve(root)
     tab.goto(opening(page, "?project=live"))
     row = tab.get_by_role("row").filter(has_text="live")
@@ -59,7 +60,8 @@ def test_new_points_and_a_crash_are_shown_without_reload(live, serve, tab):
     expect(tab.get_by_role("row").filter(has_text="live")).to_contain_text("crashed")
 
 
-def test_a_page_whose_server_went_away_clears_nothing(recorded, own_home, tab, watched):
+def test_a_page_whose_server_went_away_clears_nothing(recorded, own_home, tab, watched, hasten):
+    hasten(20)
     watched.allow("ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
     root = recorded("few")
     with running_page(root, **own_home) as page:
@@ -120,7 +122,8 @@ def test_files_are_saved_by_the_browser_and_missing_ones_cannot_be_clicked(
     assert b"owned" in told.value.path().read_bytes()
 
 
-def test_unreadable_runs_are_named_and_the_others_shown(recorded, serve, tab):
+def test_unreadable_runs_are_named_and_the_others_shown(recorded, serve, tab, hasten):
+    hasten(20)
     root = recorded("hurt")
     journals = {
         name: path
@@ -171,10 +174,11 @@ def test_a_read_only_root_says_so(recorded, serve, tab):
     root.chmod(0o755)
 
 
-def test_an_empty_folder_says_what_to_do(tmp_path, serve, tab):
+def test_an_empty_folder_says_what_to_do(tmp_path, serve_here, tab, hasten):
+    hasten(20)
     root = tmp_path / "empty"
     root.mkdir()
-    page = serve(root)
+    page = serve_here(root)
     tab.goto(opening(page))
     expect(tab.get_by_role("heading", name=f"No runs in {root} yet")).to_be_visible()
     expect(tab.get_by_role("combobox")).to_have_count(0)
@@ -194,6 +198,7 @@ def test_an_empty_folder_says_what_to_do(tmp_path, serve, tab):
     assert findings(tab) == []
     recording = {**os.environ, "SEAMARK_CAPTURE_HARDWARE_METRICS": "false"}
     subprocess.run([sys.executable, "-c", code], check=True, env=recording, timeout=120)
+    page.watch.look()
     expect(tab.locator(".run-head h1")).to_be_visible(timeout=30_000)
     plotted(tab, "train/loss", lambda found: len(found["data"][0]) == 100)
 

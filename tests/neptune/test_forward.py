@@ -16,7 +16,6 @@ from command import app
 from scripts import start_script
 
 import seamark
-from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.neptune.forward.client import Client, RemoteAttribute
 from seamark.neptune.forward.remote import open_remote
@@ -299,29 +298,6 @@ def test_late_data_of_an_earlier_attempt_changes_nothing_newer():
     assert sender.known()[first.path.name] == first.path.stat().st_size
 
 
-def test_a_path_changes_its_kind_there_as_here():
-    """In one attempt, and from one to the next; the file of the last attempt stays."""
-    for at in range(4):  # names of journals, by which they might be sorted, are random
-        given = {"project": "demo", "custom_run_id": f"run {at}"}
-        with seamark.init_run(**given) as run:
-            run["x"] = 1
-            run["was/a"] = 1
-            del run["was"]
-            run["was"] = 2
-            run["model"].upload(file("first"))
-        place = Place()
-        if at % 2:
-            send_all(place, run)
-        with seamark.init_run(**given) as run:
-            del run["x"]
-            run["x"].append(1.5, step=4)
-            run["model"].upload(file("second"))
-        send_all(place, run)
-        assert place.points("x") == [(4, 1.5)], at
-        assert (place.value("was"), place.value("model")) == (2, "second"), at
-        assert not [path for path in place.held if path.startswith("was/")]
-
-
 def test_a_file_whose_upload_failed_is_sent_by_the_next_process():
     """The journal counts as sent up to the record that names the file; no point comes twice."""
     with seamark.init_run("demo") as run:
@@ -432,47 +408,6 @@ def test_a_journal_is_sent_by_one_remote_until_that_is_closed():
     assert other.send(key, name, 0, bytes(size)).offset == size
     assert place.value("a") == 1
     other.close()
-
-
-def test_a_process_that_cannot_open_the_run_does_not_keep_others_from_sending_it():
-    """For example a training with a wrong token, while the user calls `seamark sync`."""
-    uri = "neptune://team/closed"
-    with seamark.init_run("demo") as run:
-        run["a"] = 1
-    key, (name, size) = RunKey("demo", run.id), name_and_size(run)
-    remote = open_remote(uri, token_of_nobody())
-    remote.meet(key, run.folder)
-    client: Any = Refusing()
-    remote._runs[key]._client = client
-    with pytest.raises(Unreachable):
-        remote.send(key, name, 0, bytes(size))
-    with start_script(TAKES, uri, name) as process:
-        assert process.stdout.readline() == "taken\n"
-        process.communicate("\n")
-    remote.close()
-
-
-class Refusing:
-    def create(self, custom_id: str) -> str:
-        raise Unreachable("refused")
-
-
-def test_folders_of_two_roots_with_the_same_names_are_kept_apart(tmp_path):
-    """Nothing is asked about a run that was never sent."""
-    key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
-    remote.meet(key, RunFolder(tmp_path, "demo", "one"))
-    assert remote.journals(key) == {}
-    for root in ("first", "second"):
-        with seamark.init_run("demo", custom_run_id="one", root=tmp_path / root) as run:
-            run["root"] = root
-        remote.meet(key, run.folder)
-        place: Any = Place()
-        remote._runs[key]._client = place
-        name, size = name_and_size(run)
-        assert remote.send(key, name, 0, bytes(size)).offset == size
-        assert place.value("root") == root
-    remote.close()
-    remote.close()
 
 
 class Answers:

@@ -13,14 +13,11 @@ import json
 import logging
 import os
 import socket
-import struct
 import tarfile
 from typing import Final
 from urllib.parse import quote_from_bytes, urlencode, urlsplit
 
 import pytest
-
-from seamark.neptune.server.series import Upload
 
 pytest.importorskip("fastapi")
 
@@ -177,14 +174,6 @@ def test_bodies_of_any_kind_are_answered(send, there, victim, request):
                 send(name, target, encoded(each))
 
 
-DEEP_OPERATIONS: Final = {
-    "assignString": '{"value":DEEP}',
-    "logStrings": '{"entries":[{"value":DEEP,"timestampMilliseconds":1}]}',
-    "logFloats": '{"entries":DEEP}',
-    "insertStrings": '{"values":[DEEP]}',
-}
-
-
 FLOATS = ("getFloatSeriesValues", "getFloatSeriesValuesCSV", "getFloatSeriesAttribute")
 STRINGS = ("getStringSeriesValues", "getStringSeriesAttribute")
 
@@ -218,24 +207,6 @@ def test_wrong_operations_harm_no_other(admin, here, there):
     with seamark.init_run(with_id=run["shortId"], **at) as read:
         assert read["good/one"].fetch() == -1
         assert len(read.get_structure()) > 1
-
-
-@pytest.mark.parametrize("name", DEEP_OPERATIONS)
-def test_json_nested_as_deeply_as_can_be_read_is_answered(admin, name):
-    """Python reads some depth but fails to process values a few levels above the limit."""
-    path = "sys/tags" if name == "insertStrings" else f"deep/{name}"
-    run = admin.new_run(WORDY)["id"]
-
-    def status(depth):
-        deep = '{"a":' * depth + "1" + "}" * depth
-        body = f'[{{"path":"{path}","{name}":{DEEP_OPERATIONS[name].replace("DEEP", deep)}}}]'
-        return admin.call("executeOperations", body.encode(), experimentId=run)[0]
-
-    low, high = 1, 200_000
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if status(middle) == 200 else (low, middle)
-    assert {status(depth) for depth in range(max(1, low - 12), low)} == {200}
 
 
 def test_the_answer_to_a_batch_of_mistakes_is_short(send, there):
@@ -276,34 +247,6 @@ def test_parts_with_wrong_ranges_are_refused(admin, here, there):
     uploads = here.server.settings.folder / "neptune-uploads"
     assert all(path.is_file() for path in uploads.iterdir())
     assert not (uploads / upload["uploadId"].partition(".")[0]).stat().st_size
-
-
-@pytest.mark.parametrize("during", ["keep", "is_stored"])
-def test_an_upload_that_is_finished_twice_at_once_is_kept_once(admin, there, monkeypatch, during):
-    """Another request finishes it while the first one reads it, or looks whether it is stored."""
-    upload = begin_upload(admin, there, f"v/{during}")
-    header = {"X-Range": "bytes=0-4/5"}
-    assert admin.call("fileAtomMultipartUploadPart", b"abcde", header, **upload)[0] == 200
-    real = getattr(Upload, during)
-
-    def finish():
-        assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
-
-    def keep(self, *place):
-        monkeypatch.setattr(Upload, during, real)
-        finish()
-        return self.keep(*place)
-
-    def is_stored(self):
-        monkeypatch.setattr(Upload, during, real)
-        found = self.is_stored
-        finish()
-        return found
-
-    monkeypatch.setattr(Upload, during, {"keep": keep, "is_stored": property(is_stored)}[during])
-    finish()
-    found = admin.ok("downloadAttribute", experimentId=there.run, attribute=f"v/{during}")
-    assert found == b"abcde"
 
 
 def test_old_unfinished_uploads_are_removed(admin, here, there):
@@ -381,14 +324,3 @@ def executing(here, there, head, body):
 def test_a_long_body_is_not_read_without_a_token(here, there, length):
     with executing(here, there, f"Content-Length: {length}", b"[") as wire:
         assert wire.recv(12) in (b"HTTP/1.1 401", b"HTTP/1.1 404")
-
-
-def test_a_connection_that_is_cut_in_a_body_leaves_nothing(admin, here, there):
-    before = admin.shown({"id": there.run}).keys()
-    whole = encoded(good("executeOperations", there)[0])
-    head = f"Authorization: {admin.headers['Authorization']}\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(whole)}"
-    with executing(here, there, head, whole[:-1]) as wire:
-        # Closed at once, not politely.
-        wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    assert admin.shown({"id": there.run}).keys() == before

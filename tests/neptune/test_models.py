@@ -155,6 +155,8 @@ def test_seamark_and_the_client_continue_each_others_models(admin, here):
         assert version["sys/version"].fetch() == 2
     with pytest.raises(seamark.errors.KeyTakenError):
         seamark.init_model(key="theirs", **to)
+    with pytest.raises(seamark.errors.RunNotFoundError):
+        seamark.init_model_version(model="OTHER", **to)
     for key, count in (("OURS", 2), ("THEIRS", 2)):
         rows = table(admin, project, "modelVersion", f'sys/model_id:string = "BOT-{key}"')
         assert sorted(row["sys/id"] for row in rows) == [f"BOT-{key}-{n + 1}" for n in range(count)]

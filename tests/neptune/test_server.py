@@ -6,19 +6,11 @@ import base64
 import contextlib
 import http.client
 import json
-import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-
-from seamark.journal.format import Kind, salt_of
-from seamark.journal.frames import walk
-from seamark.neptune.server import operations
-from seamark.neptune.server.log import Batch, RunState
-from seamark.neptune.server.projects import Container
 
 pytest.importorskip("fastapi")
 
@@ -104,38 +96,6 @@ def test_missing_steps_continue_after_the_last_one(admin):
     assert [step for step, _ in points(admin, run, "a")] == [0, 1, 7.5, 8.5, 9.5]
     assert admin.do(run, {"path": "a", "clearFloatSeries": {}}, floats("a", 6)) == []
     assert points(admin, run, "a") == [(0, 6.0)]
-
-
-def test_a_series_may_be_announced_before_it_has_points(admin):
-    """It is listed without a value, and begins at step zero; one that has points keeps them."""
-    run = admin.new_run("announced/run")
-    series = {"Float": "f", "String": "s", "Image": "i"}
-    announced = [{"path": path, f"log{name}s": {"entries": []}} for name, path in series.items()]
-    for _ in range(2):
-        assert admin.do(run, *announced) == []
-    assert len(admin.do(run, {"path": "f", "logStrings": {"entries": []}})) == 1
-    shown = admin.shown(run)
-    for name, path in series.items():
-        assert shown[path]["attributeType"] == f"{name.lower()}Series"
-        assert shown[path].get("last") is None
-        at = {"experimentId": run["id"], "attribute": path}
-        assert admin.ok(f"get{name}SeriesValues", **at)["totalItemCount"] == 0
-    assert admin.do(run, floats("f", 2), *announced, floats("f", 3)) == []
-    assert points(admin, run, "f") == [(0, 2.0), (1, 3.0)]
-
-
-def test_no_frame_is_longer_than_a_journal_takes(monkeypatch):
-    """Points of one series become few frames, however many operations have them."""
-    monkeypatch.setattr(log, "_MAX_FRAME_POINTS", 4)
-    server: Any = None  # nothing of it is needed for numbers
-    given = [floats("a", 1), floats("b", 2), floats("a", *range(10)), floats("a", 3)]
-    changes = operations.Changes(server, Container("a/b", "run"), given)
-    batch = Batch(RunState(uid=bytes(16)), 1)
-    changes.fill(batch)
-    assert changes.errors == []
-    columns = walk(batch.data, salt_of(bytes(16)))[0].some(Kind.COLUMN, 0)
-    counts = [struct.unpack_from("<I", batch.data, one[0] + 28)[0] for one in columns]
-    assert counts == [4, 4, 4, 1]
 
 
 def test_each_wrong_operation_is_an_error_and_the_others_are_done(admin):
@@ -420,33 +380,3 @@ def test_points_are_kept_once_if_the_client_was_gone_before_the_answer(here, mon
         monkeypatch.setattr(log, "_REPEAT_NS", soon_ns)
         client.ok("executeOperations", data, experimentId=run["id"])
     assert values("soon") == [1, 1]
-
-
-def test_writes_of_another_process_are_seen_also_where_nothing_is_written(admin, here):
-    run = admin.new_run("two/processes")
-    container, seen = parse_container_id(run["id"]), []
-    assert container is not None
-
-    def remove(batch):
-        seen.append(batch.kinds.get("x"))
-        if seen[-1] is not None:
-            batch.op({"op": "delete", "paths": ["x"]})
-            batch.removed("x")
-
-    def refuse(batch):
-        seen.append(batch.kinds.get("x"))
-        if seen[-1] is None:
-            raise KeyError(seen[-1])
-
-    with contextlib.closing(open_server(here.server.settings)) as server:
-        own = Log(server, container)
-        own.write(remove)
-        assert admin.do(run, assign("x", 1)) == []
-        own.write(refuse)
-        own.write(remove)
-        with pytest.raises(KeyError):
-            own.write(refuse)
-        assert admin.do(run, assign("x", 2)) == []
-        own.write(remove)
-    assert seen == [None, "atom:int", "atom:int", None, "atom:int"]
-    assert "x" not in admin.shown(run)

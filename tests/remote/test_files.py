@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Any
 
 import pytest
-from server_waits import until
 
 from seamark.blobs.store import put_bytes
 from seamark.journal.folder import RunFolder
@@ -81,16 +79,3 @@ def test_a_file_that_the_remote_refuses_is_named_once(tmp_path):
     assert sender.flush(60, here)
     assert files_of(there) == {small: 5}
     assert warnings == ["a file of run r is not sent: too large"]
-
-
-@pytest.mark.parametrize("failures", [2, 9])
-def test_a_disk_that_fails_is_tried_three_times(tmp_path, failures):
-    here, there = folders(tmp_path)
-    remote = failing(OSError(errno.EMFILE, "too many open files"), iter([True] * failures))
-    sender = FileSender(lambda: remote(there.root), print, look_s=0.05)
-    put_bytes(here, b"first")
-    sender.watch(here)
-    sender.finish(here)
-    assert sender.flush(60, here)
-    until(lambda: not sender.busy)
-    assert files_of(there) == (files_of(here) if failures == 2 else {})

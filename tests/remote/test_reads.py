@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from asking import answering as answering_http
 
-from seamark.reading.catalog import Changes
 from seamark.reading.codec import SeriesPart, WireError, pack
 from seamark.reading.points import Points
 from seamark.reading.reader import Answer
 from seamark.remote.http import reads
-from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.run import RemoteRun
 from seamark.remote.http.sender import HttpRemote
@@ -60,26 +58,6 @@ REST = SeriesPart("p", "r", "b", begins=False, points=Points.none())
 def test_an_inconsistent_answer_is_an_error(answer, read):
     with answering(lambda *_: answer) as connection, pytest.raises(WireError):
         read(RemoteRun(reads.ServerClient(connection), "p", "r"))
-
-
-def test_parts_without_end_are_an_error(monkeypatch):
-    """Of lists, of series that begin again and again, and of changes."""
-    monkeypatch.setattr(reads, "_MAX_PARTS", 9)
-    asked = []
-
-    def answer(verb, question):
-        asked.append(verb)
-        changes = Changes("c", reset=False, runs=[], looked_ns=0)
-        found = {"points": [NONE], "changes": changes, "paths": ["a"]}
-        return Answer(found[verb], next=str(len(asked)))
-
-    with answering(answer) as connection:
-        catalog = RemoteCatalog(connection)
-        for read in (catalog.paths, catalog.changes, lambda: catalog.view("p", "r").points("a")):
-            catalog._known_runs.add(("p", "r"))
-            with pytest.raises(WireError):
-                read()
-    assert asked == ["paths"] * 9 + ["changes"] * 9 + ["points"] * 9
 
 
 def test_a_series_that_begins_again_replaces_its_earlier_part():

@@ -102,38 +102,3 @@ def test_without_an_answer_only_this_disk_is_searched_for_duplicates(begin, tmp_
         one for one in caplog.records if "was not searched for the same run" in one.getMessage()
     ]
     assert len(told) == 1
-
-
-def test_two_machines_share_a_model(there, tmp_path):
-    file = tmp_path / "weights.bin"
-    file.write_bytes(b"w" * 5000)
-    with seamark.init_model(key="RESNET", name="Big", **there("one")) as model:
-        model["signature"] = "image"
-    with seamark.init_model_version(model="RESNET", **there("one")) as first:
-        first["weights"].upload(str(file))
-        first["acc"].append(0.5)
-        first.change_stage("staging")
-    with pytest.raises(errors.KeyTakenError):
-        seamark.init_model(key="RESNET", **there("two"))
-    with pytest.raises(errors.RunNotFoundError):
-        seamark.init_model_version(model="OTHER", **there("two"))
-    with seamark.init_model_version(model="X-RESNET", **there("two")) as second:
-        second["acc"].append(0.75)
-    with seamark.init_model_version("RESNET-1", **there("two")) as again:
-        assert again.id == first.id
-        assert again["acc"].fetch_last() == 0.5
-        again["note"] = "from elsewhere"
-        again.change_stage("production")
-        assert again["note"].fetch() == "from elsewhere"
-    with seamark.init_model("RESNET", mode="read-only", **there("three")) as read:
-        assert read["signature"].fetch() == "image"
-        table = read.fetch_model_versions_table(sort_by="sys/version", ascending=True)
-        rows = [(row["sys/id"], row["sys/version"], row["sys/stage"]) for row in table.to_rows()]
-        assert rows == [(first.id, 1, "production"), (second.id, 2, "none")]
-    with seamark.init_model_version("RESNET-1", mode="read-only", **there("three")) as read_one:
-        read_one["weights"].download(str(tmp_path / "back"))
-        assert read_one["sys/version"].fetch() == 1
-    assert (tmp_path / "back").read_bytes() == file.read_bytes()
-    with seamark.init_project(**there("three")) as project:
-        assert [row["sys/id"] for row in project.fetch_models_table().to_rows()] == ["RESNET"]
-        assert len(project.fetch_runs_table()) == 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
-import queue
 import re
 import signal
 import threading
@@ -23,13 +21,12 @@ from seamark.errors import ArgumentError
 from seamark.journal.reader import JournalReader
 from seamark.remote import shipper as shippers
 from seamark.remote.http import connection
-from seamark.remote.protocol import Unreachable
 from seamark.remote.shipper import Shipper
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    """Shorten pauses; tests with a clock that they move check the default ones."""
+    """Shorten pauses."""
     for name, seconds in {
         "MIN_WAIT_S": 0.05,
         "_FIRST_BACK_OFF_S": 0.01,
@@ -202,53 +199,11 @@ class Clock:
 
 @pytest.fixture
 def seconds(monkeypatch):
-    """A clock for shippers without a thread: a test calls their turns; pauses are the default."""
+    """A clock for shippers without a thread: a test calls their turns."""
     monkeypatch.undo()
     monkeypatch.setattr(Shipper, "_start", lambda _: None)
     monkeypatch.setattr(shippers._random, "uniform", lambda _, most: most)
     return Clock()
-
-
-class Failing:
-    """A remote that fails at every question, and notes when it was asked."""
-
-    def __init__(self, clock: Clock, error: Exception) -> None:
-        self.clock, self.error = clock, error
-        self.asked: list[float] = []
-
-    def journals(self, run: Any) -> Any:
-        self.asked.append(self.clock.now)
-        raise self.error
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def pauses(self) -> list[float]:
-        return [later - sooner for sooner, later in itertools.pairwise(self.asked)]
-
-
-def shipper_of(clock, remote, run):
-    shipper = Shipper("failing://x", open_=lambda *_: remote, clock=clock)
-    shipper.add(run.folder, run.session.recorder.writer)
-    return shipper
-
-
-def test_pauses_after_failures_grow_to_a_minute(seconds, begin):
-    run = begin()
-    run["x"] = 1
-    remote = Failing(seconds, Unreachable("away"))
-    shipper = shipper_of(seconds, remote, run)
-    for _ in range(4 * 250):
-        shipper._send_round()
-        seconds.now += 0.25
-    assert remote.pauses() == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    shipper._waiters.append(queue.SimpleQueue())
-    remote.asked.clear()
-    for _ in range(4 * 120):
-        shipper._send_round()
-        seconds.now += 0.25
-    assert remote.pauses()[1:] == [3] * (len(remote.pauses()) - 1)
-    assert len(remote.asked) > 10
 
 
 def test_retry_after_is_respected(seconds, begin, keeper):
@@ -419,17 +374,6 @@ print(run.id, flush=True)
 def journals(tmp_path):
     """Return the contents of the journals below the root of `SCRIPT` by name."""
     return {each.name: each.read_bytes() for each in tmp_path.glob("root/p/*/journal/*")}
-
-
-def test_data_sent_before_a_kill_is_a_prefix_of_the_data_on_disk(keeper, tmp_path):
-    code = SCRIPT + "for n in range(10**9): run.log_metrics({'a': n}, step=n)\n"
-    with start_script(code, str(tmp_path / "root"), keeper.url) as process:
-        run = process.stdout.readline().strip()
-        until(lambda: sum(map(len, keeper.journals.get(("p", run), {}).values())) > 100_000)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    for name, kept in keeper.journals["p", run].items():
-        assert journals(tmp_path)[name].startswith(bytes(kept))
 
 
 FORK = """

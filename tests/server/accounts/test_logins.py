@@ -81,6 +81,7 @@ def test_token_that_ended_is_refused_within_two_seconds(account_url, logins, acc
     alice = accounts.create_token("alice", by="admin")
     for token in (first, second, ends, alice):
         assert status_of(logins, bearing(token.secret)) == 200
+        assert accounts.token(token.prefix).used_ns == clock.now
     databases = open_databases(account_url)
     elsewhere = Accounts(databases.account, clock)
     elsewhere.revoke(first.prefix)
@@ -126,22 +127,6 @@ def test_who_guesses_has_to_wait_and_others_do_not(logins, accounts, clock):
     for number in range(10_000):
         throttle.failed(str(number))
     assert len(throttle._ends_ns) == 100
-
-
-def test_last_use_of_a_token_is_written_rarely(logins, accounts, clock):
-    made = accounts.first_admin()
-    first = clock.now
-
-    def use(times):
-        for _ in range(times):
-            assert status_of(logins, bearing(made.secret)) == 200
-            clock.now += 20 * S
-
-    use(10)
-    assert accounts.token(made.prefix).used_ns == first
-    clock.now += 300 * S
-    use(1)
-    assert accounts.token(made.prefix).used_ns == clock.now - 20 * S
 
 
 def test_error_of_a_database_is_not_shown(caplog, monkeypatch):

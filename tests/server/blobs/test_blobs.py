@@ -15,7 +15,6 @@ from seamark.server.databases import open_databases
 from seamark.server.failures import GapError, Refusal
 from seamark.server.kept import layout as kept_tables
 from seamark.server.objects import FolderObjects
-from seamark.server.quota import Quota
 
 HOUR_NS = 3600 * 10**9
 CONTENT = bytes(range(256)) * 10
@@ -33,10 +32,9 @@ def objects(tmp_path):
 def make(account_url, objects, clock):
     """Make blobs on the same tables and objects, as another process would have them."""
 
-    def one(quota=None):
+    def one():
         opened.kept.create_tables(kept_tables.metadata)
-        room = Quota(opened.kept, quota, keep_s=0)
-        return Blobs(opened.kept, objects, BlobLimits(part_bytes=PART), clock, room)
+        return Blobs(opened.kept, objects, BlobLimits(part_bytes=PART), clock)
 
     with contextlib.closing(open_databases(account_url)) as opened:
         yield one
@@ -66,23 +64,6 @@ def read(blobs, project="p", digest=DIGEST, *where):
 
 def left(objects):
     return [one.name for one in objects.listed("blobs/")]
-
-
-def test_quota_of_a_workspace_counts_what_is_on_its_way_and_not_what_was_purged(make):
-    blobs = make(SIZE + 10)
-    blobs.put("p/one", "r", DIGEST, SIZE, 0, CONTENT[:PART])
-    with pytest.raises(Refusal, match="purge unused runs"):
-        send(blobs, b"eleven bytes", project="p/two")
-    send(blobs, project="p/one")
-    send(blobs, b"ten bytes.", project="p")
-    for project in ("p", "p/one", "p/three/four"):
-        with pytest.raises(Refusal, match=f"has {SIZE + 10:,}"):
-            send(blobs, b"!", project=project)
-    send(blobs, project="p/one")  # it is there
-    for project in ("q", "p0", "p-one"):
-        send(blobs, b"another.", project=project)
-    blobs.forget_run("p", "r")
-    send(blobs, b"ten others", project="p/two")
 
 
 def test_sent_parts_come_back_whole_and_in_ranges(make, objects):

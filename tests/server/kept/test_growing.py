@@ -53,7 +53,7 @@ def without_power(place, folder, keep):
         yield made
 
 
-def test_batches_share_an_object_until_it_is_full_and_large_ones_have_their_own(place):
+def test_batches_share_an_object_and_large_ones_have_their_own(place):
     made = journal(rows=40)
     intake = place.intake(grows=True)
     put_all(place, made, intake=intake)
@@ -73,21 +73,6 @@ def test_batches_share_an_object_until_it_is_full_and_large_ones_have_their_own(
     place.caretaker().tend(NEVER)
     assert place.bytes_of(made.file) == made.data
     assert place.bytes_of(large.file) == large.data
-    # An object that is full is followed by another, and the tables are made again from all.
-    many = journal("many", rows=1)
-    for number in range(40):
-        many.op("assign", atoms={"x": ["string", str(number) * (SMALL_BYTES // 3)]})
-    before = len(states(place))
-    put_all(place, many)
-    assert states(place).count(layout.GROWING) == 1
-    assert len(states(place)) > before + 1
-    for _ in range(2):
-        assert place.bytes_of(many.file) == many.data
-        with place.database.writing() as connection:
-            for table in (layout.segments, layout.journals, layout.runs, layout.objects):
-                connection.execute(sa.delete(table))
-        again = rebuild(place.database, place.objects, gone=place.gone)
-        assert (again.damaged, again.missing) == ([], [])
 
 
 @pytest.mark.parametrize("lost", [1, 30_000, 1 << 30])

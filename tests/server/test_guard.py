@@ -122,13 +122,6 @@ def test_every_route_has_a_request_in_these_tables():
     assert not reads
 
 
-def test_no_dependency_of_a_route_is_a_class():
-    """FastAPI 0.115 does not resolve the annotations of a class: it would ask for a parameter."""
-    for router in routers():
-        for route in router.routes:
-            assert not any(isinstance(one.call, type) for one in route.dependant.dependencies)
-
-
 @pytest.mark.parametrize("case", OF_A_RUN, ids=" ".join)
 def test_run_is_hidden_from_other_tokens(tenants, case):
     least, query, body = OF_A_RUN[case]

@@ -129,20 +129,6 @@ def test_edits_come_after_records_whose_clock_is_ahead(place, worker):
     assert reader.problems() == {}
 
 
-def test_edit_by_a_clock_that_is_behind_moves_no_creation_date(place, worker):
-    began = place.now_ns()
-    journal = a_journal("one", PROJECT, "run0", t=began, attempt=0).assign(sys__name="old")
-    place.send(PROJECT, "run0", journal)
-    behind = ServerWriter(
-        "instance", place.kept, place.intake.take, place.databases.store, lambda: began - 10**14
-    )
-    for name in ("before it is folded", "after"):
-        behind.record(PROJECT, "run0", [{"op": "assign", "atoms": {"sys/name": ["string", name]}}])
-        until(lambda: not worker.round())
-        created = place.reader(PROJECT, "run0").attribute("sys/creation_time").value
-        assert created.timestamp() * 1e9 == pytest.approx(began, abs=1e6)
-
-
 def test_files_of_rebuilt_tables_go_with_the_last_run_that_names_them(
     place, clock, blobs, tmp_path
 ):

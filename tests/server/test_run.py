@@ -13,7 +13,6 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -242,24 +241,6 @@ def test_taken_port_does_not_use_up_the_first_token(tmp_path, monkeypatch):
         with pytest.raises(checks.CannotStart, match="--port"):
             run.serve(settings, str)
     assert run.prepare(settings)
-
-
-def test_address_that_cannot_be_bound_is_named():
-    """192.0.2.0/24 is for documentation, and .invalid is never resolved (RFC 5737, 2606)."""
-    for host, words in (
-        ("192.0.2.1", "--host 192.0.2.1: this machine does not have that address"),
-        ("no.such.host.invalid", "--host no.such.host.invalid: unknown address"),
-    ):
-        with pytest.raises(checks.CannotStart, match=re.escape(words)):
-            checks.bind(host, 0)
-
-
-def test_port_is_waited_for_while_workers_of_a_killed_server_end():
-    taken = socket.create_server(("127.0.0.1", 0))
-    port = taken.getsockname()[1]
-    threading.Timer(0.5, taken.close).start()
-    with contextlib.closing(checks.bind("127.0.0.1", port)) as made:
-        assert made.getsockname()[1] == port
 
 
 def test_folder_takes_one_server_and_a_postgresql_several(tmp_path):

@@ -16,6 +16,7 @@ from command import app
 from scripts import start_script
 
 import seamark
+from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.neptune.forward.client import Client, RemoteAttribute
 from seamark.neptune.forward.remote import open_remote
@@ -408,6 +409,47 @@ def test_a_journal_is_sent_by_one_remote_until_that_is_closed():
     assert other.send(key, name, 0, bytes(size)).offset == size
     assert place.value("a") == 1
     other.close()
+
+
+def test_a_process_that_cannot_open_the_run_does_not_keep_others_from_sending_it():
+    """For example a training with a wrong token, while the user calls `seamark sync`."""
+    uri = "neptune://team/closed"
+    with seamark.init_run("demo") as run:
+        run["a"] = 1
+    key, (name, size) = RunKey("demo", run.id), name_and_size(run)
+    remote = open_remote(uri, token_of_nobody())
+    remote.meet(key, run.folder)
+    client: Any = Refusing()
+    remote._runs[key]._client = client
+    with pytest.raises(Unreachable):
+        remote.send(key, name, 0, bytes(size))
+    with start_script(TAKES, uri, name) as process:
+        assert process.stdout.readline() == "taken\n"
+        process.communicate("\n")
+    remote.close()
+
+
+class Refusing:
+    def create(self, custom_id: str) -> str:
+        raise Unreachable("refused")
+
+
+def test_folders_of_two_roots_with_the_same_names_are_kept_apart(tmp_path):
+    """Nothing is asked about a run that was never sent."""
+    key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
+    remote.meet(key, RunFolder(tmp_path, "demo", "one"))
+    assert remote.journals(key) == {}
+    for root in ("first", "second"):
+        with seamark.init_run("demo", custom_run_id="one", root=tmp_path / root) as run:
+            run["root"] = root
+        remote.meet(key, run.folder)
+        place: Any = Place()
+        remote._runs[key]._client = place
+        name, size = name_and_size(run)
+        assert remote.send(key, name, 0, bytes(size)).offset == size
+        assert place.value("root") == root
+    remote.close()
+    remote.close()
 
 
 class Answers:

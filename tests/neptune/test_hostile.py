@@ -19,6 +19,8 @@ from urllib.parse import quote_from_bytes, urlencode, urlsplit
 
 import pytest
 
+from seamark.neptune.server.series import Upload
+
 pytest.importorskip("fastapi")
 
 import urllib3
@@ -247,6 +249,34 @@ def test_parts_with_wrong_ranges_are_refused(admin, here, there):
     uploads = here.server.settings.folder / "neptune-uploads"
     assert all(path.is_file() for path in uploads.iterdir())
     assert not (uploads / upload["uploadId"].partition(".")[0]).stat().st_size
+
+
+@pytest.mark.parametrize("during", ["keep", "is_stored"])
+def test_an_upload_that_is_finished_twice_at_once_is_kept_once(admin, there, monkeypatch, during):
+    """Another request finishes it while the first one reads it, or looks whether it is stored."""
+    upload = begin_upload(admin, there, f"v/{during}")
+    header = {"X-Range": "bytes=0-4/5"}
+    assert admin.call("fileAtomMultipartUploadPart", b"abcde", header, **upload)[0] == 200
+    real = getattr(Upload, during)
+
+    def finish():
+        assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
+
+    def keep(self, *place):
+        monkeypatch.setattr(Upload, during, real)
+        finish()
+        return self.keep(*place)
+
+    def is_stored(self):
+        monkeypatch.setattr(Upload, during, real)
+        found = self.is_stored
+        finish()
+        return found
+
+    monkeypatch.setattr(Upload, during, {"keep": keep, "is_stored": property(is_stored)}[during])
+    finish()
+    found = admin.ok("downloadAttribute", experimentId=there.run, attribute=f"v/{during}")
+    assert found == b"abcde"
 
 
 def test_old_unfinished_uploads_are_removed(admin, here, there):

@@ -6,11 +6,19 @@ import base64
 import contextlib
 import http.client
 import json
+import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+
+from seamark.journal.format import Kind, salt_of
+from seamark.journal.frames import walk
+from seamark.neptune.server import operations
+from seamark.neptune.server.log import Batch, RunState
+from seamark.neptune.server.projects import Container
 
 pytest.importorskip("fastapi")
 
@@ -96,6 +104,20 @@ def test_missing_steps_continue_after_the_last_one(admin):
     assert [step for step, _ in points(admin, run, "a")] == [0, 1, 7.5, 8.5, 9.5]
     assert admin.do(run, {"path": "a", "clearFloatSeries": {}}, floats("a", 6)) == []
     assert points(admin, run, "a") == [(0, 6.0)]
+
+
+def test_no_frame_is_longer_than_a_journal_takes(monkeypatch):
+    """Points of one series become few frames, however many operations have them."""
+    monkeypatch.setattr(log, "_MAX_FRAME_POINTS", 4)
+    server: Any = None  # nothing of it is needed for numbers
+    given = [floats("a", 1), floats("b", 2), floats("a", *range(10)), floats("a", 3)]
+    changes = operations.Changes(server, Container("a/b", "run"), given)
+    batch = Batch(RunState(uid=bytes(16)), 1)
+    changes.fill(batch)
+    assert changes.errors == []
+    columns = walk(batch.data, salt_of(bytes(16)))[0].some(Kind.COLUMN, 0)
+    counts = [struct.unpack_from("<I", batch.data, one[0] + 28)[0] for one in columns]
+    assert counts == [4, 4, 4, 1]
 
 
 def test_each_wrong_operation_is_an_error_and_the_others_are_done(admin):

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from seamark.process.liveness import Evidence
+
 pytest.importorskip("fastapi")
 
 from click.testing import CliRunner
@@ -111,4 +113,26 @@ def test_only_the_host_of_a_process_observes_its_end(tmp_path, train, monkeypatc
             assert observations_of(folder.run, folder.journals(), {}) == {}
     with seamark.init_run("q", root=tmp_path / "other", custom_run_id="ended") as run:
         run["loss"].append(1.0)
+    assert observations_of(run.id, run.folder.journals(), {}) == {}
+
+
+def test_the_observation_of_another_machine_is_ignored(team, train, monkeypatch):
+    project, sync, state = team
+    killed(train(project))
+    place = "seamark.remote.unrecorded_ends._host_and_boot"
+    monkeypatch.setattr(place, lambda header: {"host": header["host"], "boot": "another"})
+    sync()
+    until(lambda: '"running"' in state())
+    assert "process gone" not in state()
+
+
+def test_a_process_that_ends_by_itself_meanwhile_is_no_crash(tmp_path, monkeypatch):
+    run = seamark.init_run("p", root=tmp_path, custom_run_id="one")
+    run["loss"].append(1.0)
+
+    def ends(self, header):
+        run.stop()
+        return False
+
+    monkeypatch.setattr(Evidence, "alive", ends)
     assert observations_of(run.id, run.folder.journals(), {}) == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -115,20 +114,6 @@ def test_a_rest_does_not_wait_for_the_disk(threads, writer, monkeypatch, warning
         thread.join(60)
 
 
-def test_a_rest_in_a_handler_follows_the_record(
-    threads, writer, folder, journals, request, on_signal
-):
-    writer.append_row({"a": 1.0}, 0)
-    (thread,) = threads()
-    disk, answers = request.getfixturevalue("disk"), []
-    disk.before = on_signal(lambda: answers.append(writer.rest()))
-    assert writer.append_row({"b": 1.0}, 1) is True
-    assert answers == [False]
-    assert kinds(journals()[0]) == "header path sparse path sparse close"
-    thread.join(60)
-    assert held(folder) == threads() == []
-
-
 def test_threads_share_a_writer_that_rests_now_and_then(threads, open_writer, journals):
     writer, done = open_writer(sync_s=0.001, heartbeat_s=0.002), threading.Event()
     counts = [0] * 4
@@ -154,17 +139,3 @@ def test_threads_share_a_writer_that_rests_now_and_then(threads, open_writer, jo
         times = [frame.t for frame in frames]
         assert times == sorted(set(times))
     assert writer.dropped == {}
-
-
-def test_a_fork_of_a_rested_writer_goes_on_by_itself(writer, journals):
-    writer.append_row({"a": 1.0}, 0)
-    name = writer.writer
-    writer.rest()
-    pid = os.fork()
-    if not pid:
-        done = writer.append_row({"a": 2.0}, 1) and writer.rest()
-        os._exit(0 if done else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-    writer.append_row({"a": 3.0}, 1)
-    writer.rest()
-    assert [header(frames)["continues"] for frames in journals()[1:]] == [name, name]

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import resource
 import shutil
 import signal
-import threading
-import time
 from pathlib import Path
 
 import pytest
 from journal_builder import JournalBuilder
 from own_calls import own
 
-from seamark.blobs import BlobWriter, store
+from seamark.blobs import BlobWriter
 from seamark.blobs.staging import SMALL
-from seamark.blobs.worker import Job, Worker
 from seamark.errors import FileMissingError
 from seamark.journal.folder import RunFolder
 from seamark.types import File
@@ -54,25 +50,6 @@ def test_files_that_cannot_be_taken_are_refused_and_nothing_is_recorded(run, tmp
         with pytest.raises(FileMissingError, match=message):
             run.files.upload_members("set", {"a": there, "b": other})
     assert run.ops() == []
-
-
-def test_files_of_a_folder_are_waited_for_together(run, tmp_path, monkeypatch):
-    """Other processes may go on writing all of them."""
-    waits, sleep, here = [], time.sleep, threading.get_ident()
-
-    def count(seconds):
-        if threading.get_ident() == here:
-            waits.append(seconds)
-        sleep(seconds)
-
-    source = tmp_path / "folder"
-    source.mkdir()
-    for number in range(20):
-        made(source / str(number), b"a")
-    monkeypatch.setattr("seamark.blobs.staging._status", lambda fd: (os.fstat(fd), False))
-    monkeypatch.setattr(time, "sleep", count)
-    run.files.keep("folder", source)
-    assert sum(waits) < 0.05
 
 
 def test_a_small_file_is_complete_when_the_call_returns(run, tmp_path):
@@ -396,22 +373,6 @@ def test_a_writer_that_was_stopped_records_nothing_more(run, tmp_path):
     assert len(run.staged()) == 1
 
 
-def test_refused_text_that_is_stored_before_its_record_is_made_stays(run, monkeypatch):
-    """The disk accepts it while its trouble is still reported, in the call that hands it out."""
-    refused = [OSError(errno.ENOSPC, "full")]
-
-    def put_bytes(*given):
-        if refused:
-            raise refused.pop()
-        return store.put_bytes(*given)
-
-    monkeypatch.setattr("seamark.blobs.worker.put_bytes", put_bytes)
-    monkeypatch.setattr(run.files._bytes, "_report_failure", lambda *_: run.files.flush(60))
-    text = run.files.put_text("text")
-    assert run.files.flush(60)
-    assert run.blobs() == {text["sha256"]}
-
-
 def test_contents_that_the_disk_refused_are_as_private_as_their_source(run, tmp_path, request):
     for name, mode in (("secret", 0o600), ("again", 0o644)):
         made(tmp_path / name, b"s" * 2_000_000).chmod(mode)
@@ -488,26 +449,6 @@ def test_a_time_limit_that_ends_in_the_middle_of_a_file_is_no_trouble_with_the_d
     assert run.ops() == []
     assert run.troubles == []
     assert run.staged() == []
-
-
-@pytest.mark.usefixtures("time_limit")
-def test_a_time_limit_that_ends_while_a_thread_waits_leaves_the_job(monkeypatch):
-    def no_thread(_):
-        raise RuntimeError
-
-    monkeypatch.setattr(threading.Thread, "start", no_thread)
-    done = []
-    worker = Worker(lambda *given: done.append(given))
-    steps = iter([lambda: signal.raise_signal(signal.SIGUSR1), lambda: done.append("stored")])
-
-    def work():
-        next(steps)()
-
-    worker.submit(Job(work))
-    with pytest.raises(TimeoutError):
-        worker.flush(60)
-    assert worker.flush(60)
-    assert done == ["stored"]
 
 
 def test_a_forked_child_leaves_the_jobs_to_its_parent(run, tmp_path):

@@ -4,12 +4,10 @@ import hashlib
 import os
 import resource
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 from journal_builder import JournalBuilder
-from own_calls import own
 
 from seamark.blobs import BlobWriter
 from seamark.blobs.staging import SMALL
@@ -213,19 +211,6 @@ def test_a_reference_that_went_away_gets_no_digest(run, tmp_path, way):
     assert run.troubles == []
 
 
-def test_references_to_folders_and_urls(run, tmp_path):
-    (tmp_path / "shards").mkdir()
-    shard = made(tmp_path / "shards" / "0", b"abc")
-    run.files.refer("model/shards", tmp_path / "shards")
-    run.files.refer("model/url", "s3://key:secret@bucket/a/last.ckpt?version=3")
-    run.files.refer("model/local", shard.as_uri())
-    run.files.flush(60)
-    assert run.file("model/shards")["dir"] is True
-    assert run.file("model/shards")["members"]["0"][1] == run.file("model/local")["sha256"]
-    url = "s3://bucket/a/last.ckpt?version=3"
-    assert run.file("model/url") == {"name": "last.ckpt", "ext": "ckpt", "ref": url}
-
-
 def test_uploads_of_content_and_files(run, tmp_path):
     run.files.upload("odd", File(made(tmp_path / os.fsdecode(b"bad\xff.bin"), b"x")))
     assert (run.file("odd")["name"], run.content("odd")) == ("bad\\udcff.bin", b"x")
@@ -266,15 +251,12 @@ def test_a_log_that_grows_while_it_is_stored_is_kept_and_marked(run, tmp_path):
     assert run.troubles == []
 
 
-def test_many_members_and_many_images(run, tmp_path):
+def test_many_members_of_a_file_set(run, tmp_path):
     names = [f"{number}.txt" for number in range(250)]
     members = {name: made(tmp_path / name, name.encode()) for name in names}
     run.files.upload_members("set", members)
     assert [len(op["members"]) for op in run.ops()] == [100, 100, 50]
-    for number in range(300):  # of which not all are forced to disk
-        run.files.put(File.from_content(f"image {number}"))
-    assert run.files.flush(60)
-    assert len(run.blobs()) == 550
+    assert len(run.blobs()) == 250
 
 
 def test_many_files_on_another_file_system_do_not_use_up_the_descriptors(run, other_device):
@@ -410,45 +392,6 @@ def test_staged_contents_stay_until_the_journal_took_their_record(folder, tmp_pa
     files.close(60)  # the run ends before that: whoever completes it finds the bytes
     (staged,) = folder.staging_dir.iterdir()
     assert staged.read_bytes() == large("a")
-
-
-@pytest.fixture
-def time_limit():
-    """A handler of SIGUSR1 that raises, as a time limit does."""
-
-    def limit(*_):
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGUSR1, limit)
-    yield
-    signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.usefixtures("time_limit")
-@pytest.mark.parametrize("way", ["content", "small", "now", "copied"])
-def test_a_time_limit_that_ends_in_the_middle_of_a_file_is_no_trouble_with_the_disk(
-    run, tmp_path, monkeypatch, way
-):
-    """An error that a signal handler raises goes on, although TimeoutError is an OSError."""
-
-    def interrupted(*_):
-        monkeypatch.undo()
-        signal.raise_signal(signal.SIGUSR1)
-
-    small, source = made(tmp_path / "small", b"small"), made(tmp_path / "large", large("a"))
-    run.files._sources.note_rewritten(str(source))
-    files = {
-        "content": lambda: run.files.upload("a", File.from_content("x")),
-        "small": lambda: run.files.keep("a", small),
-        "now": lambda: run.files.put(File(source)),
-        "copied": lambda: run.files.keep("a", source),
-    }
-    monkeypatch.setattr(os, "write", own(interrupted, os.write))
-    with pytest.raises(TimeoutError):
-        files[way]()
-    assert run.ops() == []
-    assert run.troubles == []
-    assert run.staged() == []
 
 
 def test_a_forked_child_leaves_the_jobs_to_its_parent(run, tmp_path):

@@ -70,17 +70,6 @@ def test_a_large_record_does_not_hold_up_small_ones(begun, disk, journals):
     assert begun.dropped == {"disk": 10_000}
 
 
-def test_a_large_record_waits_where_there_is_no_journal(writer, disk, journals):
-    disk.fill()
-    writer.append_column("a", [1.0] * 10_000)
-    say(writer, "b")
-    disk.free()
-    writer._upkeep.keep()
-    (frames,) = journals()
-    assert [frame.kind for frame in frames][1:] == [Kind.PATH, Kind.COLUMN, Kind.OP]
-    assert writer.dropped == {}
-
-
 @pytest.mark.parametrize("before", [[], ["before"]], ids=["no journal", "an open journal"])
 def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, journals, before):
     facts = {"attempt": 0}

@@ -58,20 +58,6 @@ def test_numbers_of_any_kind_go_the_quick_way(writer, journals, monkeypatch, ste
     assert struct.unpack("<d", journals()[0][-1].payload[:8]) == (3.0 if step is None else 8.0,)
 
 
-def test_numbers_are_taken_once_from_a_row_that_has_others(writer):
-    reads = []
-
-    class Counted:
-        def __float__(self) -> float:
-            reads.append(1)
-            return 1.0
-
-    for step in range(5):
-        writer.append_row({"a": Counted(), "b": "no" if step > 2 else 1.0}, step)
-    assert len(reads) == 5
-    assert writer.dropped == {"value": 2}
-
-
 def test_tensors_go_the_quick_way(writer, journals, monkeypatch):
     torch = pytest.importorskip("torch")
     metrics = {

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from journal_frames import header, kinds, points, told
-from journals import Kind, points_in
+from journals import Kind
 from own_calls import own
 
-from seamark.errors import ArgumentError, FamilyError
+from seamark.errors import ArgumentError
 from seamark.journal import rows as rows_module
 from seamark.journal import writer as writer_module
-from seamark.journal.folder import RunFolder
 from seamark.journal.format import MAX_PAYLOAD_BYTES, ZLIB
 from seamark.journal.reader import decode_json
 from seamark.journal.writer import wall_clock
@@ -66,17 +65,6 @@ def test_schema_the_second_time(writer, journals):
     (number, *_) = struct.unpack_from("<I", frames[4].payload)
     assert [frame.aux for frame in frames] == [0] * 5 + [number] * 3
     assert points(frames) == [(p, s, v) for s in range(4) for p, v in (("a", s), ("b", 2.0))]
-
-
-def test_one_write_for_each_row(writer, monkeypatch):
-    for step in range(2):
-        writer.append_row({"a": 1.0, "b": 2.0}, step)
-    sizes, write = [], os.write
-    noted = own(lambda fd, data: sizes.append(len(data)) or write(fd, data), write)
-    monkeypatch.setattr(os, "write", noted)
-    for step in range(100):
-        writer.append_row({"a": 1.0, "b": 2.0}, step)
-    assert sizes == [48] * 100
 
 
 @pytest.mark.parametrize(
@@ -179,21 +167,6 @@ def test_a_very_long_row_is_split(writer, journals, monkeypatch):
     assert {step for _, step, _ in found} == {42}
 
 
-def test_user_time_stands_beside_the_frames_own(writer, journals):
-    """A time of the caller's own is data: rows and columns hold it, order ignores it."""
-    for step in range(3):
-        writer.append_row({"a": 1.0, "b": 2.0}, step, 5 - step)
-    writer.append_column("c", [1.0, 2.0], [0, 1], [-7, 2**62])
-    (frames,) = journals()
-    assert kinds(frames[-6:]) == "sparse schema row row path column"
-    found = [(path, point.time) for path, point in points_in(frames)]
-    assert found == [
-        *((path, time) for time in (5, 4, 3) for path in "ab"),
-        ("c", -7),
-        ("c", 2**62),
-    ]
-
-
 def numbered(writer, journals, path):
     return [step for at, step, _ in points(journals()[0]) if at == path]
 
@@ -271,14 +244,6 @@ def test_long_records_are_compressed_and_refused_beyond_the_limit(writer, journa
     assert last.end - last.offset < 10_000
 
 
-def test_a_path_keeps_its_family(writer):
-    writer.append_row({"a/b": 1.0}, 0)
-    with pytest.raises(FamilyError, match=r"'a/b'.*a float series.*a string set.*del run\['a/b'\]"):
-        writer.claim("a/b", "string_set")
-    writer.forget("a")
-    writer.claim("a/b", "atom")
-
-
 def test_a_row_leaves_out_paths_of_other_families(writer, journals):
     """`log_metrics` counts them and keeps the rest, also on the quick way's second row."""
     writer.claim("b", "atom")
@@ -330,13 +295,6 @@ def test_a_host_in_the_year_2099_poisons_nothing(open_writer, journals, clock, w
     near.append_row({"a": 2.0}, 2)
     assert journals()[0][0].t == START_NS
     assert [far.writer in text for text in warnings_said()] == [True]
-    clock.now = START_NS + 3500 * 10**9  # which is followed
-    ahead = open_writer()
-    ahead.append_row({"a": 1.0}, 3)
-    clock.now = START_NS
-    open_writer().append_row({"a": 2.0}, 4)
-    latest, after = journals()[1:3]
-    assert after[0].t > latest[-1].t > START_NS + 3500 * 10**9
 
 
 def test_damaged_journals_do_not_stop_a_new_one(writer, folder, clock):
@@ -393,7 +351,7 @@ def test_sync_forces_what_is_new(writer, monkeypatch, folder):
     assert synced == ["data"]
 
 
-def test_rotation(open_writer, journals, tmp_path, monkeypatch):
+def test_rotation(open_writer, journals, monkeypatch):
     monkeypatch.setattr(writer_module, "ROTATE_BYTES", 600)
     writer = open_writer()
     expected = []
@@ -409,9 +367,3 @@ def test_rotation(open_writer, journals, tmp_path, monkeypatch):
         assert header(after)["continues"] == header(before)["writer"]
         assert header(after)["prior_t"] == before[-1].t < after[0].t
     assert set(writer.positions()) == {header(frames)["writer"] for frames in found}
-    idle = open_writer(folder=RunFolder(tmp_path / "idle", "p", "r"))
-    for step in range(20):
-        idle.append_row({"a": 0.5}, step)
-    idle._upkeep.keep()
-    idle.close()
-    assert len(idle.positions()) == 1  # no journal after the last rotation

@@ -59,21 +59,6 @@ def test_a_short_write_is_finished(warm, disk, journals, short):
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_a_read_only_remount_and_back(warm, disk, journals):
-    disk.write_error = disk.truncate_error = errno.EROFS
-    for step in range(4):
-        warm.append_row({"a": 1.0}, step)
-    assert warm.dropped == {"disk": 4}
-    assert warm.writer is None
-    disk.write_error = disk.truncate_error = 0
-    warm.append_row({"a": 1.0}, 5)
-    first, second = journals()
-    assert header(second)["continues"] == header(first)["writer"]
-    assert (rows(first), rows(second)) == (3, 1)
-    assert (told(first), told(second)) == ([], [{"disk": 4}])
-
-
-@pytest.mark.usefixtures("forgetful")
 def test_an_unreachable_folder_is_not_tried_at_every_row(writer, folder, monkeypatch):
     """Opening is tried again once a second at most: no training loop is slowed by a dead disk."""
     folder.root.mkdir()
@@ -176,24 +161,6 @@ def test_a_purged_run_is_not_revived(warm, folder, warnings_said):
     assert not folder.path.exists()
     assert warm.dropped["disk"] == 1
     assert any("purged" in text for text in warnings_said())
-
-
-def test_records_from_a_signal_handler_follow_however_many(warm, disk, journals, on_signal):
-    def record():
-        for number in range(2500):
-            warm.append_op({"op": "clear", "path": f"p{number}"})
-        raise SystemExit(3)
-
-    interrupt = on_signal(record)
-    for way in ({"a": 5.0}, {"new": 6.0}):
-        disk.before = interrupt
-        with pytest.raises(SystemExit):
-            warm.append_row(way, 3)
-        assert warm.is_idle
-    (frames,) = journals()
-    assert [op["path"] for op in ops(frames)] == [f"p{number}" for number in range(2500)] * 2
-    warm.append_row({"a": 1.0}, 4)
-    assert warm.dropped == {}
 
 
 def test_stopping_from_a_signal_handler_does_not_wait(writer, request, journals, on_signal):

@@ -64,6 +64,15 @@ def test_a_batch_whose_torn_bytes_stay_goes_on_in_another_journal(begun, disk, f
     assert begun.dropped == {}
 
 
+def test_a_file_that_may_not_grow_is_followed_by_another(begun, disk, journals):
+    disk.write_error = errno.EFBIG
+    assert say(begun, "a") is False
+    disk.free()
+    assert say(begun, "b") is True
+    assert [texts(frames) for frames in journals()] == [["before"], ["a", "b"]]
+    assert begun.dropped == {}
+
+
 @pytest.mark.parametrize("room", range(0, 200, 8))
 def test_a_row_whose_names_are_there_follows_them(writer, disk, journals, room):
     writer.append_row({"x": 0.0}, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import struct
 from itertools import pairwise
 from pathlib import Path
 
@@ -54,17 +53,6 @@ def test_close_is_the_last_frame_and_ends_the_file(writer, journals, warnings_sa
     assert sum(writer.dropped.values()) == 10
     (warning,) = warnings_said()
     assert "stopped" in warning
-
-
-def test_schema_the_second_time(writer, journals):
-    for step in range(4):
-        writer.append_row({"a": 1.0 * step, "b": 2.0}, step)
-    (frames,) = journals()
-    assert frames[-1].end - frames[-1].offset == 48
-    assert kinds(frames) == "header path path sparse schema row row row"
-    (number, *_) = struct.unpack_from("<I", frames[4].payload)
-    assert [frame.aux for frame in frames] == [0] * 5 + [number] * 3
-    assert points(frames) == [(p, s, v) for s in range(4) for p, v in (("a", s), ("b", 2.0))]
 
 
 @pytest.mark.parametrize(

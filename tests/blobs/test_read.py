@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from seamark.blobs.contents import FolderContents
@@ -56,18 +54,3 @@ def test_missing_bytes_say_why(run, tmp_path):
         with pytest.raises(FileMissingError, match=why):
             FolderContents(run.folder).write({"name": "a", **facts}, tmp_path / "x", "model/a")
         assert not (tmp_path / "x").exists()
-
-
-def test_two_processes_may_make_the_folder_at_once(run, tmp_path, monkeypatch):
-    digest = run.files.put(File.from_content("x"))["sha256"]
-    new, opened = tmp_path / "new", os.open
-
-    def late(path, *given, **named):
-        if path == new and not new.exists():
-            new.mkdir()
-            raise FileNotFoundError(path)
-        return opened(path, *given, **named)
-
-    monkeypatch.setattr(os, "open", late)
-    FolderContents(run.folder).write({"sha256": digest}, new / "x", "a")
-    assert (new / "x").read_text() == "x"

@@ -1,22 +1,16 @@
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import resource
 import shutil
-import signal
-import threading
-import time
 from pathlib import Path
 
 import pytest
 from journal_builder import JournalBuilder
-from own_calls import own
 
-from seamark.blobs import BlobWriter, store
+from seamark.blobs import BlobWriter
 from seamark.blobs.staging import SMALL
-from seamark.blobs.worker import Job, Worker
 from seamark.errors import FileMissingError
 from seamark.journal.folder import RunFolder
 from seamark.types import File
@@ -54,25 +48,6 @@ def test_files_that_cannot_be_taken_are_refused_and_nothing_is_recorded(run, tmp
         with pytest.raises(FileMissingError, match=message):
             run.files.upload_members("set", {"a": there, "b": other})
     assert run.ops() == []
-
-
-def test_files_of_a_folder_are_waited_for_together(run, tmp_path, monkeypatch):
-    """Other processes may go on writing all of them."""
-    waits, sleep, here = [], time.sleep, threading.get_ident()
-
-    def count(seconds):
-        if threading.get_ident() == here:
-            waits.append(seconds)
-        sleep(seconds)
-
-    source = tmp_path / "folder"
-    source.mkdir()
-    for number in range(20):
-        made(source / str(number), b"a")
-    monkeypatch.setattr("seamark.blobs.staging._status", lambda fd: (os.fstat(fd), False))
-    monkeypatch.setattr(time, "sleep", count)
-    run.files.keep("folder", source)
-    assert sum(waits) < 0.05
 
 
 def test_a_small_file_is_complete_when_the_call_returns(run, tmp_path):
@@ -236,19 +211,6 @@ def test_a_reference_that_went_away_gets_no_digest(run, tmp_path, way):
     assert run.troubles == []
 
 
-def test_references_to_folders_and_urls(run, tmp_path):
-    (tmp_path / "shards").mkdir()
-    shard = made(tmp_path / "shards" / "0", b"abc")
-    run.files.refer("model/shards", tmp_path / "shards")
-    run.files.refer("model/url", "s3://key:secret@bucket/a/last.ckpt?version=3")
-    run.files.refer("model/local", shard.as_uri())
-    run.files.flush(60)
-    assert run.file("model/shards")["dir"] is True
-    assert run.file("model/shards")["members"]["0"][1] == run.file("model/local")["sha256"]
-    url = "s3://bucket/a/last.ckpt?version=3"
-    assert run.file("model/url") == {"name": "last.ckpt", "ext": "ckpt", "ref": url}
-
-
 def test_uploads_of_content_and_files(run, tmp_path):
     run.files.upload("odd", File(made(tmp_path / os.fsdecode(b"bad\xff.bin"), b"x")))
     assert (run.file("odd")["name"], run.content("odd")) == ("bad\\udcff.bin", b"x")
@@ -289,15 +251,12 @@ def test_a_log_that_grows_while_it_is_stored_is_kept_and_marked(run, tmp_path):
     assert run.troubles == []
 
 
-def test_many_members_and_many_images(run, tmp_path):
+def test_many_members_of_a_file_set(run, tmp_path):
     names = [f"{number}.txt" for number in range(250)]
     members = {name: made(tmp_path / name, name.encode()) for name in names}
     run.files.upload_members("set", members)
     assert [len(op["members"]) for op in run.ops()] == [100, 100, 50]
-    for number in range(300):  # of which not all are forced to disk
-        run.files.put(File.from_content(f"image {number}"))
-    assert run.files.flush(60)
-    assert len(run.blobs()) == 550
+    assert len(run.blobs()) == 250
 
 
 def test_many_files_on_another_file_system_do_not_use_up_the_descriptors(run, other_device):
@@ -396,22 +355,6 @@ def test_a_writer_that_was_stopped_records_nothing_more(run, tmp_path):
     assert len(run.staged()) == 1
 
 
-def test_refused_text_that_is_stored_before_its_record_is_made_stays(run, monkeypatch):
-    """The disk accepts it while its trouble is still reported, in the call that hands it out."""
-    refused = [OSError(errno.ENOSPC, "full")]
-
-    def put_bytes(*given):
-        if refused:
-            raise refused.pop()
-        return store.put_bytes(*given)
-
-    monkeypatch.setattr("seamark.blobs.worker.put_bytes", put_bytes)
-    monkeypatch.setattr(run.files._bytes, "_report_failure", lambda *_: run.files.flush(60))
-    text = run.files.put_text("text")
-    assert run.files.flush(60)
-    assert run.blobs() == {text["sha256"]}
-
-
 def test_contents_that_the_disk_refused_are_as_private_as_their_source(run, tmp_path, request):
     for name, mode in (("secret", 0o600), ("again", 0o644)):
         made(tmp_path / name, b"s" * 2_000_000).chmod(mode)
@@ -449,65 +392,6 @@ def test_staged_contents_stay_until_the_journal_took_their_record(folder, tmp_pa
     files.close(60)  # the run ends before that: whoever completes it finds the bytes
     (staged,) = folder.staging_dir.iterdir()
     assert staged.read_bytes() == large("a")
-
-
-@pytest.fixture
-def time_limit():
-    """A handler of SIGUSR1 that raises, as a time limit does."""
-
-    def limit(*_):
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGUSR1, limit)
-    yield
-    signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.usefixtures("time_limit")
-@pytest.mark.parametrize("way", ["content", "small", "now", "copied"])
-def test_a_time_limit_that_ends_in_the_middle_of_a_file_is_no_trouble_with_the_disk(
-    run, tmp_path, monkeypatch, way
-):
-    """An error that a signal handler raises goes on, although TimeoutError is an OSError."""
-
-    def interrupted(*_):
-        monkeypatch.undo()
-        signal.raise_signal(signal.SIGUSR1)
-
-    small, source = made(tmp_path / "small", b"small"), made(tmp_path / "large", large("a"))
-    run.files._sources.note_rewritten(str(source))
-    files = {
-        "content": lambda: run.files.upload("a", File.from_content("x")),
-        "small": lambda: run.files.keep("a", small),
-        "now": lambda: run.files.put(File(source)),
-        "copied": lambda: run.files.keep("a", source),
-    }
-    monkeypatch.setattr(os, "write", own(interrupted, os.write))
-    with pytest.raises(TimeoutError):
-        files[way]()
-    assert run.ops() == []
-    assert run.troubles == []
-    assert run.staged() == []
-
-
-@pytest.mark.usefixtures("time_limit")
-def test_a_time_limit_that_ends_while_a_thread_waits_leaves_the_job(monkeypatch):
-    def no_thread(_):
-        raise RuntimeError
-
-    monkeypatch.setattr(threading.Thread, "start", no_thread)
-    done = []
-    worker = Worker(lambda *given: done.append(given))
-    steps = iter([lambda: signal.raise_signal(signal.SIGUSR1), lambda: done.append("stored")])
-
-    def work():
-        next(steps)()
-
-    worker.submit(Job(work))
-    with pytest.raises(TimeoutError):
-        worker.flush(60)
-    assert worker.flush(60)
-    assert done == ["stored"]
 
 
 def test_a_forked_child_leaves_the_jobs_to_its_parent(run, tmp_path):

@@ -47,18 +47,6 @@ def test_true_means_in_the_kernel_and_false_not_yet(writer, disk, folder, append
     assert append(writer) is False
 
 
-def test_a_heartbeat_in_between_makes_no_record_look_written(writer, disk, folder, forgetful):
-    """The file grew, but not by this record: comparing sizes before and after would be wrong."""
-    writer.append_row({"a": 1.0}, 0)
-    before = size(folder)
-    disk.fill()
-    answer = writer.append_op(CLEAR)
-    disk.free()
-    writer._upkeep.keep(heartbeat=True)
-    assert size(folder) > before
-    assert answer is False
-
-
 def test_a_record_of_a_signal_handler_waits(writer, journals, append, disk, on_signal):
     append(writer)
     answers = []

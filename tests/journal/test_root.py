@@ -10,8 +10,7 @@ from command import app
 
 from seamark import init_run
 from seamark.errors import ArgumentError
-from seamark.journal import folder as root_module
-from seamark.journal.folder import nearest_root, root_dir, root_inside
+from seamark.journal.folder import nearest_root, root_dir
 
 OTHER = 54321
 """A user id that nobody has."""
@@ -55,14 +54,6 @@ def test_the_nearest_folder_upwards_is_the_root(inner, tmp_path):
     assert nearest_root() == made
 
 
-def test_the_way_up_follows_folders_and_not_links(inner, tmp_path, monkeypatch):
-    made = make(inner.parents[1])
-    (tmp_path / "short").symlink_to(inner)
-    make(tmp_path)
-    monkeypatch.chdir(tmp_path / "short")
-    assert nearest_root() == made
-
-
 def test_home_is_the_last_folder_that_is_looked_in(inner, tmp_path, monkeypatch):
     make(tmp_path)
     assert nearest_root() == inner / ".seamark"
@@ -71,19 +62,6 @@ def test_home_is_the_last_folder_that_is_looked_in(inner, tmp_path, monkeypatch)
     assert nearest_root() == inner / ".seamark"
     made = make(tmp_path / "home")
     assert nearest_root() == made
-
-
-def test_the_border_of_a_file_system_is_not_crossed(inner, monkeypatch):
-    make(inner.parents[1])
-    real = os.stat
-
-    def stat(path, **more):
-        found = real(path, **more)
-        other = os.fspath(path) == str(inner.parents[1])
-        return os.stat_result([*found[:2], found.st_dev + other, *found[3:]])
-
-    monkeypatch.setattr(root_module.os, "stat", stat)
-    assert nearest_root() == inner / ".seamark"
 
 
 @pytest.mark.root
@@ -132,15 +110,6 @@ def test_recording_goes_where_reading_looks(inner, capsys, monkeypatch):
     other.mkdir()
     monkeypatch.chdir(other)
     assert folder.name in CliRunner().invoke(app, ["ls"]).stdout
-
-
-def test_a_root_inside_a_folder(tmp_path):
-    assert root_inside(tmp_path) is None
-    (tmp_path / ".seamark").touch()
-    assert root_inside(tmp_path) is None
-    (tmp_path / ".seamark").unlink()
-    made = make(tmp_path)
-    assert root_inside(tmp_path) == made
 
 
 def test_a_working_directory_that_is_gone_is_an_exact_error(tmp_path, monkeypatch):

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-import struct
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from journal_frames import header, kinds, points, told
-from journals import Kind, points_in
+from journals import Kind
 from own_calls import own
 
-from seamark.errors import ArgumentError, FamilyError
+from seamark.errors import ArgumentError
 from seamark.journal import rows as rows_module
 from seamark.journal import writer as writer_module
-from seamark.journal.folder import RunFolder
 from seamark.journal.format import MAX_PAYLOAD_BYTES, ZLIB
 from seamark.journal.reader import decode_json
 from seamark.journal.writer import wall_clock
@@ -57,28 +55,6 @@ def test_close_is_the_last_frame_and_ends_the_file(writer, journals, warnings_sa
     assert "stopped" in warning
 
 
-def test_schema_the_second_time(writer, journals):
-    for step in range(4):
-        writer.append_row({"a": 1.0 * step, "b": 2.0}, step)
-    (frames,) = journals()
-    assert frames[-1].end - frames[-1].offset == 48
-    assert kinds(frames) == "header path path sparse schema row row row"
-    (number, *_) = struct.unpack_from("<I", frames[4].payload)
-    assert [frame.aux for frame in frames] == [0] * 5 + [number] * 3
-    assert points(frames) == [(p, s, v) for s in range(4) for p, v in (("a", s), ("b", 2.0))]
-
-
-def test_one_write_for_each_row(writer, monkeypatch):
-    for step in range(2):
-        writer.append_row({"a": 1.0, "b": 2.0}, step)
-    sizes, write = [], os.write
-    noted = own(lambda fd, data: sizes.append(len(data)) or write(fd, data), write)
-    monkeypatch.setattr(os, "write", noted)
-    for step in range(100):
-        writer.append_row({"a": 1.0, "b": 2.0}, step)
-    assert sizes == [48] * 100
-
-
 @pytest.mark.parametrize(
     ("rows", "schemas"),
     [
@@ -98,24 +74,6 @@ def test_key_sets_that_come_again_have_schemas_up_to_a_limit(writer, journals, r
     assert points(frames) == [
         (path, step, value) for step, row in enumerate(rows) for path, value in row.items()
     ]
-
-
-def test_clearing_does_not_use_up_schemas(writer, journals):
-    for _ in range(1000):
-        writer.append_row({"a": 1.0, "b": 2.0})
-        writer.append_row({"a": 1.0, "b": 2.0})
-        writer.forget_steps(["a", "b"])
-    (frames,) = journals()
-    assert kinds(frames).split().count("schema") == 1
-    assert {step for _, step, _ in points(frames)} == {0, 1}
-
-
-def test_memory_of_key_sets_is_bounded(writer):
-    for number in range(5000):
-        keys = [f"p{bit}" for bit in range(13) if number >> bit & 1]
-        writer.append_row(dict.fromkeys(keys, 0.0), 0)
-    assert len(writer._table._seen) <= 4096
-    assert all(isinstance(seen, int) for seen in writer._table._seen)
 
 
 @pytest.mark.parametrize(
@@ -197,21 +155,6 @@ def test_a_very_long_row_is_split(writer, journals, monkeypatch):
     assert {step for _, step, _ in found} == {42}
 
 
-def test_user_time_stands_beside_the_frames_own(writer, journals):
-    """A time of the caller's own is data: rows and columns hold it, order ignores it."""
-    for step in range(3):
-        writer.append_row({"a": 1.0, "b": 2.0}, step, 5 - step)
-    writer.append_column("c", [1.0, 2.0], [0, 1], [-7, 2**62])
-    (frames,) = journals()
-    assert kinds(frames[-6:]) == "sparse schema row row path column"
-    found = [(path, point.time) for path, point in points_in(frames)]
-    assert found == [
-        *((path, time) for time in (5, 4, 3) for path in "ab"),
-        ("c", -7),
-        ("c", 2**62),
-    ]
-
-
 def numbered(writer, journals, path):
     return [step for at, step, _ in points(journals()[0]) if at == path]
 
@@ -289,14 +232,6 @@ def test_long_records_are_compressed_and_refused_beyond_the_limit(writer, journa
     assert last.end - last.offset < 10_000
 
 
-def test_a_path_keeps_its_family(writer):
-    writer.append_row({"a/b": 1.0}, 0)
-    with pytest.raises(FamilyError, match=r"'a/b'.*a float series.*a string set.*del run\['a/b'\]"):
-        writer.claim("a/b", "string_set")
-    writer.forget("a")
-    writer.claim("a/b", "atom")
-
-
 def test_a_row_leaves_out_paths_of_other_families(writer, journals):
     """`log_metrics` counts them and keeps the rest, also on the quick way's second row."""
     writer.claim("b", "atom")
@@ -315,24 +250,6 @@ def test_time_rises_strictly(writer, journals, clock):
         writer.append_op({"op": "clear", "path": "b"})
     times = [frame.t for frame in journals()[0]]
     assert times == list(range(START_NS, START_NS + len(times)))
-
-
-def test_a_process_that_is_stopped_between_two_looks_at_the_clock_is_not_late(monkeypatch):
-    time = writer_module.time
-    looks = iter(range(100))
-    steady = time.clock_gettime_ns
-    stopped = [0]
-
-    def wall():
-        now = steady(time.CLOCK_REALTIME) + stopped[0]
-        if next(looks) == 0:
-            stopped[0] = 10**9  # the machine does something else for a second
-        return now
-
-    monkeypatch.setattr(time, "clock_gettime_ns", lambda which: steady(which) + stopped[0])
-    monkeypatch.setattr(time, "time_ns", wall)
-    late = wall_clock()() - time.time_ns()
-    assert abs(late) < 5 * 10**8
 
 
 def test_the_wall_clock_does_not_step_with_ntp(monkeypatch):
@@ -366,13 +283,6 @@ def test_a_host_in_the_year_2099_poisons_nothing(open_writer, journals, clock, w
     near.append_row({"a": 2.0}, 2)
     assert journals()[0][0].t == START_NS
     assert [far.writer in text for text in warnings_said()] == [True]
-    clock.now = START_NS + 3500 * 10**9  # which is followed
-    ahead = open_writer()
-    ahead.append_row({"a": 1.0}, 3)
-    clock.now = START_NS
-    open_writer().append_row({"a": 2.0}, 4)
-    latest, after = journals()[1:3]
-    assert after[0].t > latest[-1].t > START_NS + 3500 * 10**9
 
 
 def test_damaged_journals_do_not_stop_a_new_one(writer, folder, clock):
@@ -429,7 +339,7 @@ def test_sync_forces_what_is_new(writer, monkeypatch, folder):
     assert synced == ["data"]
 
 
-def test_rotation(open_writer, journals, tmp_path, monkeypatch):
+def test_rotation(open_writer, journals, monkeypatch):
     monkeypatch.setattr(writer_module, "ROTATE_BYTES", 600)
     writer = open_writer()
     expected = []
@@ -445,9 +355,3 @@ def test_rotation(open_writer, journals, tmp_path, monkeypatch):
         assert header(after)["continues"] == header(before)["writer"]
         assert header(after)["prior_t"] == before[-1].t < after[0].t
     assert set(writer.positions()) == {header(frames)["writer"] for frames in found}
-    idle = open_writer(folder=RunFolder(tmp_path / "idle", "p", "r"))
-    for step in range(20):
-        idle.append_row({"a": 0.5}, step)
-    idle._upkeep.keep()
-    idle.close()
-    assert len(idle.positions()) == 1  # no journal after the last rotation

@@ -12,7 +12,6 @@ import threading
 import pytest
 from journal_frames import header, ops, points, rows, texts, told
 from journals import Kind
-from own_calls import own
 
 from seamark.journal import stream as stream_module
 from seamark.journal.reader import JournalReader
@@ -57,21 +56,6 @@ def test_a_short_write_is_finished(warm, disk, journals, short):
     (frames,) = journals()
     assert (rows(frames), len(ops(frames))) == (4, 1)
     assert warm.dropped == {}
-
-
-@pytest.mark.usefixtures("forgetful")
-def test_a_read_only_remount_and_back(warm, disk, journals):
-    disk.write_error = disk.truncate_error = errno.EROFS
-    for step in range(4):
-        warm.append_row({"a": 1.0}, step)
-    assert warm.dropped == {"disk": 4}
-    assert warm.writer is None
-    disk.write_error = disk.truncate_error = 0
-    warm.append_row({"a": 1.0}, 5)
-    first, second = journals()
-    assert header(second)["continues"] == header(first)["writer"]
-    assert (rows(first), rows(second)) == (3, 1)
-    assert (told(first), told(second)) == ([], [{"disk": 4}])
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -126,25 +110,6 @@ def test_a_failed_fdatasync_ends_the_journal(warm, disk, journals, warnings_said
     assert any("forced to disk" in text for text in warnings_said())
 
 
-def test_a_file_left_while_it_is_synced_is_no_fault(warm, journals, monkeypatch):
-    fstat = os.fstat
-
-    def left_meanwhile(fd):
-        stat = fstat(fd)
-        monkeypatch.setattr(os, "fstat", fstat)
-        warm._stream.switch_file()
-        return stat
-
-    warm.append_row({"a": 1.0}, 3)
-    monkeypatch.setattr(os, "fstat", own(left_meanwhile, fstat))
-    warm._upkeep.keep()
-    assert os.fstat is fstat
-    warm.append_row({"a": 1.0}, 4)
-    warm.close()
-    assert warm.dropped == {}
-    assert sum(map(rows, journals())) == 5
-
-
 def test_a_removed_journal_is_brought_back(warm, folder, journals, warnings_said):
     shutil.rmtree(folder.root)
     warm.append_row({"a": 1.0}, 3)
@@ -196,51 +161,6 @@ def test_a_purged_run_is_not_revived(warm, folder, warnings_said):
     assert not folder.path.exists()
     assert warm.dropped["disk"] == 1
     assert any("purged" in text for text in warnings_said())
-
-
-def test_records_from_a_signal_handler_follow_however_many(warm, disk, journals, on_signal):
-    def record():
-        for number in range(2500):
-            warm.append_op({"op": "clear", "path": f"p{number}"})
-        raise SystemExit(3)
-
-    interrupt = on_signal(record)
-    for way in ({"a": 5.0}, {"new": 6.0}):
-        disk.before = interrupt
-        with pytest.raises(SystemExit):
-            warm.append_row(way, 3)
-        assert warm.is_idle
-    (frames,) = journals()
-    assert [op["path"] for op in ops(frames)] == [f"p{number}" for number in range(2500)] * 2
-    warm.append_row({"a": 1.0}, 4)
-    assert warm.dropped == {}
-
-
-@pytest.mark.parametrize("error", [TimeoutError("x"), ValueError("x")], ids=repr)
-@pytest.mark.parametrize("way", ["quick", "slow", "op", "column"])
-def test_an_exception_of_a_handler_is_not_swallowed(warm, disk, journals, error, way, on_signal):
-    """A time limit that strikes inside our code ends the training as it would elsewhere.
-
-    It is no fault of the disk: nothing is recorded twice, and nothing is counted as lost.
-    """
-    write = {
-        "quick": lambda: warm.append_row({"a": 5.0}, 3),
-        "slow": lambda: warm.append_row({"new": 5.0}, 3),
-        "op": lambda: warm.append_op({"op": "clear", "path": "x"}),
-        "column": lambda: warm.append_column("c", [1.0]),
-    }[way]
-
-    def fail():
-        raise error
-
-    before = rows(journals()[0])
-    disk.before = on_signal(fail)
-    with pytest.raises(type(error)) as caught:
-        write()
-    assert caught.value is error
-    assert warm.dropped == {}
-    warm.append_row({"a": 5.0}, 4)
-    assert rows(journals()[0]) == before + 1
 
 
 def test_stopping_from_a_signal_handler_does_not_wait(writer, request, journals, on_signal):

@@ -4,10 +4,12 @@ import hashlib
 import os
 import resource
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 from journal_builder import JournalBuilder
+from own_calls import own
 
 from seamark.blobs import BlobWriter
 from seamark.blobs.staging import SMALL
@@ -392,6 +394,33 @@ def test_staged_contents_stay_until_the_journal_took_their_record(folder, tmp_pa
     files.close(60)  # the run ends before that: whoever completes it finds the bytes
     (staged,) = folder.staging_dir.iterdir()
     assert staged.read_bytes() == large("a")
+
+
+@pytest.mark.usefixtures("time_limit")
+@pytest.mark.parametrize("way", ["content", "small", "now", "copied"])
+def test_a_time_limit_that_ends_in_the_middle_of_a_file_is_no_trouble_with_the_disk(
+    run, tmp_path, monkeypatch, way
+):
+    """An error that a signal handler raises goes on, although TimeoutError is an OSError."""
+
+    def interrupted(*_):
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGUSR1)
+
+    small, source = made(tmp_path / "small", b"small"), made(tmp_path / "large", large("a"))
+    run.files._sources.note_rewritten(str(source))
+    files = {
+        "content": lambda: run.files.upload("a", File.from_content("x")),
+        "small": lambda: run.files.keep("a", small),
+        "now": lambda: run.files.put(File(source)),
+        "copied": lambda: run.files.keep("a", source),
+    }
+    monkeypatch.setattr(os, "write", own(interrupted, os.write))
+    with pytest.raises(TimeoutError):
+        files[way]()
+    assert run.ops() == []
+    assert run.troubles == []
+    assert run.staged() == []
 
 
 def test_a_forked_child_leaves_the_jobs_to_its_parent(run, tmp_path):

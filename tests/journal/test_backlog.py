@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from journal_frames import header, points, say, texts
+from journal_frames import header, ops, points, say, texts
 from journals import Kind
 
 from seamark.journal import segment
+from seamark.run.lifecycle import Lifecycle
+from seamark.run.ranks import EveryRank
+from seamark.run.recorder import Recorder
 
 SECOND = 10**9
 
@@ -70,6 +73,17 @@ def test_a_large_record_does_not_hold_up_small_ones(begun, disk, journals):
     assert begun.dropped == {"disk": 10_000}
 
 
+def test_a_large_record_waits_where_there_is_no_journal(writer, disk, journals):
+    disk.fill()
+    writer.append_column("a", [1.0] * 10_000)
+    say(writer, "b")
+    disk.free()
+    writer._upkeep.keep()
+    (frames,) = journals()
+    assert [frame.kind for frame in frames][1:] == [Kind.PATH, Kind.COLUMN, Kind.OP]
+    assert writer.dropped == {}
+
+
 @pytest.mark.parametrize("before", [[], ["before"]], ids=["no journal", "an open journal"])
 def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, journals, before):
     facts = {"attempt": 0}
@@ -109,3 +123,33 @@ def test_a_forked_child_leaves_waiting_records_to_its_parent(writer, disk, journ
     disk.free()
     say(writer, "child")
     assert [texts(frames) for frames in journals()] == [["child"]]
+
+
+def test_a_rank_that_starts_on_a_full_disk_keeps_its_own_records(folder, disk, journals):
+    """Records that it leaves to rank 0 are not written; its answers say which were."""
+    policy = EveryRank(disabled=False)
+    policy.apart = 1
+    recorder = Recorder(
+        folder,
+        "online",
+        Lifecycle(),
+        policy,
+        header=dict,
+        start=lambda: recorder.open(),  # noqa: PLW0108 - made in this very line
+    )
+    assert recorder.values.record_op({"op": "delete", "paths": ["a"]}) is False
+    disk.fill()
+    recorder.values.record_op({"op": "state", "state": "running"})
+    writer = recorder.writer
+    assert writer is not None
+    own = f"monitoring/{writer.writer}/pid"
+    recorder.values.assign_quietly({own: 7, "lr": 0.1})
+    assert recorder.row({"a": 1.0}, 3) is False
+    disk.free()
+    assert recorder.row({"a": 1.0}, 4) is True
+    assert writer.append_column(recorder.series_path("b"), [1.0], None, None) is True
+    recorder.close("stop", 30.0)
+    (frames,) = journals()
+    assert ops(frames)[1] == {"op": "assign", "atoms": {own: ["int", 7]}}
+    found = [("ranks/1/a", 3, 1), ("ranks/1/a", 4, 1), ("ranks/1/b", 0, 1)]
+    assert points(frames) == found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_frames import header, kinds, told
+from journal_frames import header, kinds, ops, rows, told
 
 from seamark.journal import segment as segment_module
 from seamark.journal.reader import decode_json
@@ -111,3 +112,30 @@ def test_a_rest_does_not_wait_for_the_disk(threads, writer, monkeypatch, warning
     assert writer.rest() is True
     for thread in threads():
         thread.join(60)
+
+
+def test_threads_share_a_writer_that_rests_now_and_then(threads, open_writer, journals):
+    writer, done = open_writer(sync_s=0.001, heartbeat_s=0.002), threading.Event()
+    counts = [0] * 4
+
+    def work(number):
+        while not done.is_set():
+            writer.append_row({f"{number}/a": 1.0, f"{number}/b": 2.0}, counts[number])
+            writer.append_op({"op": "clear", "path": f"{number}/x"})
+            counts[number] += 1
+
+    with ThreadPoolExecutor(4) as pool:
+        workers = pool.map(work, range(4))
+        for _ in range(8):
+            writer.rest()
+        done.set()
+        list(workers)
+    writer.rest()
+    assert threads() == []
+    found = journals()
+    assert sum(map(rows, found)) == sum(counts)
+    assert sum(len(ops(frames)) for frames in found) == sum(counts)
+    for frames in found:
+        times = [frame.t for frame in frames]
+        assert times == sorted(set(times))
+    assert writer.dropped == {}

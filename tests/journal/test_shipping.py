@@ -13,6 +13,7 @@ from journal_builder import START, JournalBuilder
 
 from seamark.journal.format import (
     FILE_HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
     ZLIB,
     Kind,
     dump_json,
@@ -194,6 +195,17 @@ def test_gaps_that_cannot_be_are_refused(offset, length):
     with pytest.raises(BatchError):
         check_gap("w." + "0" * 32, offset, length)
     check_gap("w." + "0" * 32, 32, GAP_BYTES)
+
+
+def test_payloads_that_cannot_be_unpacked_count_as_the_most_that_they_could_become(monkeypatch):
+    monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", 3 * MAX_PAYLOAD_BYTES)
+    made = journal(1)
+    for _ in range(2):
+        made.frame(Kind.TEXT, b"not packed at all", flags=ZLIB)
+    assert accepted(shipped(reader_of(made)), made.file) == made.data
+    made.frame(Kind.TEXT, b"not packed at all", flags=ZLIB)
+    with pytest.raises(TooLargeError):
+        check_frames("run1", made.file, 0, made.data)
 
 
 def test_a_zlib_bomb_is_split_by_the_sender_and_refused_otherwise(monkeypatch):

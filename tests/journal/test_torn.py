@@ -131,6 +131,24 @@ def test_waiting_records_are_written_once(begun, disk, journals, strike, part):
     assert begun.dropped == {}
 
 
+@pytest.mark.parametrize("part", [0, 10, 40, 10_000])
+def test_a_journal_whose_beginning_is_interrupted(writer, disk, folder, journals, strike, part):
+    """Either its HEADER is whole and it is gone on with, or there is no file."""
+    disk.after = strike
+    disk.room = part or float("inf")
+    write = disk._write
+    if not part:  # before the first byte
+        disk._write = lambda _fd, _data: strike() or 0
+    with pytest.raises(TimeIsUpError):
+        say(writer, "interrupted")
+    disk._write, disk.room, disk.after = write, float("inf"), None
+    say(writer, "after")
+    writer.close()
+    (frames,) = journals()
+    assert texts(frames) == ["after"]
+    assert len(list(folder.journal_dir.iterdir())) == 1
+
+
 def test_positions_are_where_whole_frames_end(begun, disk, journals, strike):
     """They count waiting records as soon as the disk takes them, and no torn frame."""
     full = begun.positions()

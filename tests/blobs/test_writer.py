@@ -396,6 +396,18 @@ def test_staged_contents_stay_until_the_journal_took_their_record(folder, tmp_pa
     assert staged.read_bytes() == large("a")
 
 
+@pytest.fixture
+def time_limit():
+    """A handler of SIGUSR1 that raises, as a time limit does."""
+
+    def limit(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGUSR1, limit)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
 @pytest.mark.usefixtures("time_limit")
 @pytest.mark.parametrize("way", ["content", "small", "now", "copied"])
 def test_a_time_limit_that_ends_in_the_middle_of_a_file_is_no_trouble_with_the_disk(

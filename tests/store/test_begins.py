@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from seamark.errors import ArgumentError, PathError
-from seamark.store import groups
 
 S = 10**9
 
@@ -76,20 +75,6 @@ def test_each_attempt_begins_with_its_first_point(store, engines, history):
 
 
 @pytest.mark.usefixtures("packed")
-def test_an_earlier_attempt_of_which_a_process_goes_on_may_begin_later(store, engines, builder):
-    first = builder("a", attempt=0)
-    first.row({"acc": 1.0}, 0)
-    second = builder("b", attempt=1, t=first.t + S)
-    late = builder("c", attempt=0, owner=False, rank=1, t=second.t + 2 * S)
-    for step in range(200):
-        second.row({"loss": 1.0}, step)
-        late.row({"loss": 2.0}, step + 0.5)
-    reader = engines.fold(store, "r", [first, second, late])
-    assert begun(reader, "loss") == expected(reader, "loss")
-    assert [one[:2] for one in begun(reader, "loss")] == [(0, 0.5), (1, 0.0)]
-
-
-@pytest.mark.usefixtures("packed")
 def test_a_series_that_is_recorded_anew_begins_there(store, engines, builder):
     journal = builder("a", attempt=1)
     for step in range(300):
@@ -100,16 +85,6 @@ def test_a_series_that_is_recorded_anew_begins_there(store, engines, builder):
     reader = engines.fold(store, "r", [journal])
     assert begun(reader, "loss") == expected(reader, "loss")
     assert begun(reader, "loss")[0][:2] == (1, 500.0)
-
-
-@pytest.mark.usefixtures("packed")
-def test_a_beginning_has_the_time_that_its_point_was_given(store, engines, builder):
-    journal = builder("a", attempt=0)
-    journal.row({"loss": 1.0}, 7, time=5 * S)
-    for step in range(200):
-        journal.row({"loss": 1.0}, step)
-    journal.row({"loss": 1.0}, 300, time=2 * S)
-    assert begun(engines.fold(store, "r", [journal]), "loss") == [(0, 7.0, 5 * S)]
 
 
 @pytest.mark.usefixtures("packed")
@@ -133,20 +108,3 @@ def test_attempts_have_a_place_on_every_axis_of_a_picture(store, engines, histor
         reader.begins(["loss"], "order")
     with pytest.raises(PathError):
         reader.begins(["loss"], "not//a/path")
-
-
-def test_reading_does_not_grow_with_the_points(store, engines, builder, set_groups, monkeypatch):
-    """Of each attempt one group is unpacked, however many there are, and however many ranks."""
-    set_groups(64)
-    first = builder("a", attempt=0)
-    first.column("loss", list(map(float, range(6400))), [1.0] * 6400)
-    ranks = [builder(f"b{rank}", attempt=1, t=first.t + S * (rank + 1)) for rank in range(8)]
-    for journal in ranks:
-        journal.column("loss", list(map(float, range(6400, 9600))), [2.0] * 3200)
-    reader = engines.fold(store, "r", [first, *ranks])
-    wanted = expected(reader, "loss")
-    read, unpack = [], groups.unpack_floats
-    monkeypatch.setattr(groups, "unpack_floats", lambda data: read.append(1) or unpack(data))
-    assert begun(reader, "loss") == wanted
-    assert [one[:2] for one in wanted] == [(0, 0.0), (1, 6400.0)]
-    assert len(read) == 4  # steps and values of two groups

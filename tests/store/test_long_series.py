@@ -79,23 +79,6 @@ def test_a_curve_of_several_attempts_is_that_of_all_points(store, engines, build
         assert reader.drawing("loss", look, attempt).not_positive == int(wanted.sum())
 
 
-def test_one_question_answers_for_many_borders(store, engines, builder, questions, unpacked):
-    """Each border of a picture along another axis cuts a cell of a group of its own."""
-    counts = {}
-    for groups_, least_chunks in ((20, 1), (120, 61)):
-        size = groups_ * 256
-        step, value = np.arange(1.0, size + 1), np.sin(np.arange(size) / 99)
-        journal = builder(f"w{groups_}").column("loss", step.tolist(), value.tolist())
-        reader = engines.fold(store, f"r{groups_}", [journal])
-        questions.clear()
-        unpacked.clear()
-        found = reader.drawing("loss", Look(2 * groups_, log_x=True, window=9.0)).curve
-        assert int(found.count.sum()) == size
-        counts[groups_] = len(questions)
-        assert len(unpacked) >= least_chunks
-    assert counts[120] <= counts[20] + 2 * 100 // 16 + 1
-
-
 def test_whole_cells_ask_for_no_values_and_steps(store, engines, builder, unpacked, monkeypatch):
     """Also where a series has a value in every third row only: its steps are a progression too."""
     monkeypatch.setattr(groups._DrawingSeries, "group", None)

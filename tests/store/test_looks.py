@@ -79,19 +79,6 @@ def test_a_smoothed_line_is_the_same_in_every_window(cut, points, low, span, wid
             assert math.isnan(mean) or mean == pytest.approx(at[x], rel=1e-9, abs=rounding)
 
 
-def test_a_logarithmic_axis_has_points_in_each_decade(cut):
-    """Parts are equally wide in log2 x; what has no logarithm is counted beside the axis."""
-    step = np.concatenate([np.arange(-50.0, 1.0), np.arange(1.0, 1e6)])
-    drawing = draw_series(cut(step, np.ones(len(step)), 16384), 1000, log_x=True)
-    assert drawing.left_out == 51
-    for decade in range(1, 6):
-        first = drawing.curve.first_step
-        assert ((first >= 10**decade) & (first < 10 ** (decade + 1))).sum() >= 20
-    low = draw_series(cut(step, np.ones(len(step)), 16384), 1000, log_x=True, low=-20.0, high=8.0)
-    assert low.left_out == 51
-    assert low.curve.first_step.tolist() == list(range(1, 9))
-
-
 def plain_mean(step, value, x, window):
     """Return the mean around x in exact arithmetic, and how large the numbers in it are."""
     inside = (step >= x - window / 2) & (step < x + window / 2) & np.isfinite(value)
@@ -282,19 +269,6 @@ def test_runs_of_different_lengths_share_one_grid(grouped, log_x):
     assert curve.mean == pytest.approx(np.array(means), rel=1e-12, abs=1e-14)
     assert curve.n[0] == 3
     assert curve.n[-1] == 1
-
-
-def test_a_value_that_explodes_leaves_other_parts_as_they_are(grouped):
-    """A run that ends with the largest float has its small values before that."""
-    values = np.array([1e-300, 3e-300, 0.1, 0.1, 1.7e308, math.nan])
-    other = (np.repeat(np.arange(20.0), 2), np.full(40, 2.0))
-    curve = grouped([(np.array([0.0, 0.5, 8.0, 8.5, 16.0, 16.5]), values), other], 30)
-    least = dict(zip(curve.x.tolist(), curve.min.tolist(), strict=True))
-    most = dict(zip(curve.x.tolist(), curve.max.tolist(), strict=True))
-    middle = curve.width / 2
-    assert least[middle] == pytest.approx(2e-300, rel=1e-15)
-    assert least[8 + middle] == 0.1
-    assert most[16 + middle] == 1.7e308
 
 
 def test_times_and_other_series_are_axes(tmp_path):

@@ -13,7 +13,6 @@ from seamark.errors import ArgumentError
 from seamark.journal.format import ZLIB, Kind
 from seamark.store import ingest
 from seamark.store.read import series
-from seamark.store.read.run import RunReader
 
 
 @pytest.fixture
@@ -103,34 +102,3 @@ def test_only_the_groups_of_a_part_are_read(builder, engines, view, set_groups, 
     look.points_part("a", most=15, after=after)
     assert len(read) <= 5
     assert len(engines.in_parts(look, "a", "latest", 15)) == 100
-
-
-def test_no_group_is_read_for_a_series_that_no_run_has(builder, view, set_groups, monkeypatch):
-    set_groups(2)
-    look = view(builder().column("a", range(10), range(10)))
-    monkeypatch.setattr(series, "load_groups", None)
-    assert len(look.points("nothing")) == 0
-
-
-def test_journals_that_cannot_hold_what_is_asked_are_not_opened(builder, engines, store):
-    """One that can is read once for all series, and a parent's only if its points are needed."""
-    parent = builder("parent").row({"a": 1.0, "b": 1.0, "monitoring/m": 1.0}, 0)
-    child = builder("child", t=parent.t + 10**9)
-    child.assign(sys__forking__parent="p", sys__forking__step=5)
-    for step in (6, 7, 8):
-        child.row({"a": 1.0, "b": 2.0}, step)
-    sources, opened = engines.sources_of([parent, child]), []
-    for run, journal in (("p", parent), ("r", child)):
-        engines.fold(store, run, [journal])
-
-    def source(name):
-        opened.append(name)
-        return sources[name]()
-
-    look = RunReader(lambda: store, engines.PROJECT, "r", lambda *_: source, now_ns=lambda: 0)
-    found = look.many_points("ab", limit=2)
-    assert [one.step.tolist() for one in found.values()] == [[7, 8], [7, 8]]
-    assert len(look.points("monitoring/m")) == 0
-    assert opened == [child.file, child.file]
-    assert look.points("a", limit=4).step.tolist() == [0, 6, 7, 8]
-    assert opened[2:] == [child.file, parent.file]

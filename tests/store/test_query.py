@@ -55,19 +55,6 @@ def test_a_mistake_is_shown_with_its_place(query, message):
     assert caret.strip() == "^"
 
 
-def test_a_long_line_is_cut_around_the_place():
-    """A query of a program may have thousands of characters; wide ones take two cells."""
-    query = " AND ".join(["a = 1"] * 500) + " AND b ! 3" + " AND a = 1" * 500
-    with pytest.raises(QueryError) as caught:
-        parse(query)
-    _, line, caret = str(caught.value).splitlines()
-    assert len(line) < 90
-    assert line[caret.index("^") :].startswith("! 3")
-    with pytest.raises(QueryError) as caught:
-        parse("`損失` ! 3")
-    assert str(caught.value).splitlines()[2] == "  " + " " * 7 + "^"
-
-
 @pytest.mark.parametrize(
     ("text", "when"),
     [

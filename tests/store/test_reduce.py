@@ -17,7 +17,7 @@ from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve
 from seamark.store.drawing import draw_series
 from seamark.store.groups import is_progression, pack_floats, unpack_floats
-from seamark.store.steps import Series, cell_starts, pack_cells
+from seamark.store.steps import cell_starts, pack_cells
 
 NAN, INF = math.nan, math.inf
 PIECES = 16
@@ -234,16 +234,6 @@ def test_a_curve_is_that_of_all_points(drawn, sizes, cells, points):
         assert same_bits(found, step[value == sign][first])
 
 
-def test_a_logarithmic_axis_asks_for_few_steps(monkeypatch):
-    step = np.arange(200_000.0)
-    asked, real = [], Series.at
-    monkeypatch.setattr(Series, "at", lambda self, at: asked.append(len(at)) or real(self, at))
-    drawing = draw_series(pieces_of(step, step, [20_000]), 100, log_x=True)
-    assert drawing.left_out == 1
-    assert int(drawing.curve.count.sum()) == 199_999
-    assert sum(asked) < 20_000
-
-
 def test_a_series_without_points_is_a_curve_without_parts():
     for pieces in ([], [packed([], [])]):
         curve = reduce_series(pieces, 2)
@@ -286,12 +276,6 @@ def test_only_chunks_that_a_border_cuts_are_read():
     few = draw_series(pieces, 200, low=20_490.0, high=20_589.0)  # they come one by one
     assert (few.curve.width, few.curve.value.tolist()) == (0, np.sin(step[20_490:20_590]).tolist())
     assert [number for number, piece in enumerate(pieces) if piece.read] == [5]
-
-
-def test_a_progression_is_one_of_whole_numbers():
-    assert is_progression(np.arange(-3.0, 100.0, 7.0))
-    assert not is_progression(np.array([0.5, 1.0, 1.5]))
-    assert not is_progression(np.array([1.0, 2.0, 4.0]))
 
 
 def test_the_types_of_reads_are_imported_without_numpy():

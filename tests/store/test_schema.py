@@ -6,11 +6,8 @@ import contextlib
 import errno
 
 import pytest
-import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
 
 from seamark.store import schema
-from seamark.store.database import Database, among, memory_engine
 from seamark.store.schema import PathNumbers
 
 
@@ -72,24 +69,3 @@ def test_a_number_that_was_never_written_is_not_kept(store, monkeypatch):
         assert numbers.paths(connection, list(given.values())) == {
             number: path for path, number in given.items()
         }
-
-
-def test_values_of_a_list_are_looked_up_in_an_index():
-    statements = [
-        sa.select(schema.path.c.id).where(among(schema.path.c.path)),
-        sa.select(schema.run.c.name).where(schema.run.c.trashed == 0, among(schema.run.c.id)),
-        sa.select(schema.attribute.c.type).where(
-            among(schema.attribute.c.run, "runs"), among(schema.attribute.c.path, "paths")
-        ),
-    ]
-    database = Database(memory_engine())
-    database.create_tables(schema.metadata)
-    with database.reading() as connection:
-        for statement in statements:
-            compiled = statement.compile(dialect=sqlite.dialect())
-            plan = connection.exec_driver_sql(
-                f"EXPLAIN QUERY PLAN {compiled}", ("[]",) * len(compiled.positiontup)
-            )
-            steps = [row[3] for row in plan]
-            assert [one for one in steps if one.startswith("SEARCH")]
-            assert not [one for one in steps if one.startswith("SCAN") and "json_each" not in one]

@@ -180,6 +180,9 @@ class Deeds:
     def set_state(self, at, state):
         self.held[at].set_state(state)
 
+    def sync(self, at):
+        self.held[at].sync()
+
     def assign(self, at, path, value):
         self.held[at][path] = value
 
@@ -201,20 +204,6 @@ class Deeds:
 
     def upload(self, at, path, content):
         self.held[at][path].upload(self.seamark.types.File.from_content(content), wait=True)
-
-    def upload_files(self, at, path, files):
-        for name, content in files.items():
-            Path(name).write_text(content)
-        self.held[at][path].upload_files(list(files), wait=True)
-
-    def bring(self, project, name, files, remote):
-        """Save a version of an artifact, and return its digest once a server has all of it."""
-        given = {"name": name, "project": project, "remote": remote}
-        with self.seamark.init_artifact(**given, **self.root) as made:
-            for file, content in files.items():
-                Path(file).write_bytes(content)
-                made.add_file(file)
-        return str(made.digest)
 
     def own(self, at):
         """Return what the object that records reads of itself."""

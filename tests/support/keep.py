@@ -6,10 +6,8 @@ import contextlib
 import time
 from collections import Counter
 
-import sqlalchemy as sa
-
 from seamark.paths import ARTIFACTS
-from seamark.server.blobs.tables import ONE, WHOLE, parse, upload
+from seamark.server.blobs.tables import ONE, WHOLE, parse
 from seamark.server.databases import open_databases
 from seamark.server.kept.journals import IntakeJournals
 from seamark.server.objects import open_objects
@@ -50,10 +48,3 @@ class Keep:
         with self._opened() as (_, objects):
             listed = objects.listed(f"blobs/{project}/{ARTIFACTS}/{name}/")
             return list(filter(None, [parse(one.name) for one in listed]))
-
-    def arrived(self, project, name="data"):
-        """Return how far uploads have come that are not whole yet, bytes."""
-        with self._opened() as (kept, _), kept.reading() as connection:
-            rows = connection.execute(sa.select(upload.c.offset, upload.c.project))
-            place = f"{project}/{ARTIFACTS}/{name}"
-            return {offset for offset, at in rows if at == place}

@@ -277,18 +277,6 @@ def record_compared(root):
                 run.log_metrics(values, step=step)
 
 
-def record_sixty(root):
-    for number in range(60):
-        with begin(root, "sixty", f"run-{number:02}", custom_run_id=f"r{number:02}") as run:
-            run["parameters/seed"] = number
-            run.log_metrics({f"part{n // 100}/m{n:04}": n + number for n in range(3_000)}, step=0)
-            if number < 2:
-                lines = [f"{n if n % 3 else number * n}" for n in range(10_000)]
-                run["long"].upload(File.from_content("\n".join(lines), extension="txt"))
-                run["wide"].upload(File.from_content(f"{number}" * 300_000, extension="txt"))
-                run["large"].upload(File.from_content(f"{number}" * 5_000_000, extension="txt"))
-
-
 def record_pictures(root):
     """Record a small sweep that looks like one, for the pictures of the documents."""
     names = ["quick-otter", "calm-heron", "brave-lynx", "shy-swan", "bold-ibis", "warm-crow"]

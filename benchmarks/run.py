@@ -80,14 +80,14 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "import": footprint.import_time,
 }
 ORDER = [
-    "log-metrics", "log-metrics-remote", "captures", "watched-training", "other-numbers",
+    "log-metrics", "log-metrics-remote", "shipped", "captures", "watched-training", "other-numbers",
     "append", "points-per-second", "sigkill", "journal-bytes", "folded-bytes", "first-read",
     "first-read-sets", "read-series", "one-value", "new-row", "curve", "many-series", "frame",
     "open-index", "ls", "runs-table", "runs-table-written", "whole-table", "team-table",
     "lightning", "ignite-profilers", "server-points", "server-many", "server-reads", "claims",
     "server-chart", "server-memory", "neptune-calls", "neptune-operations", "neptune-attributes",
     "neptune-client", "page", "page-cold", "page-table", "page-idle", "page-curves",
-    "page-charts", "page-live", "page-hour", "page-training", "seal-artifact", "memory", "import",
+    "page-charts", "page-grid", "page-live", "page-hour", "page-training", "seal-artifact", "memory", "import",
 ]  # fmt: skip
 KEPT = harness.HERE / "results.json"
 PAGE = harness.HERE.parent / "docs" / "benchmarks.md"
@@ -111,6 +111,8 @@ def measure(name: str, bench: Bench) -> list[Result]:
     begun = time.perf_counter()
     results = list(ROWS[name](bench))
     for result in results:
+        if result.key not in ORDER:
+            raise LookupError(f"{name}: {result.key!r} has no place in ORDER")
         result.load = (before, os.getloadavg()[0])
         print("\n" + harness.section(vars(result)), flush=True)
     print(f"({name}: {time.perf_counter() - begun:.0f} s)", flush=True)

@@ -80,14 +80,15 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "import": footprint.import_time,
 }
 ORDER = [
-    "log-metrics", "log-metrics-remote", "shipped", "captures", "watched-training", "other-numbers",
+    "log-metrics", "shipped", "log-metrics-remote", "captures", "watched-training", "other-numbers",
     "append", "points-per-second", "sigkill", "journal-bytes", "folded-bytes", "first-read",
     "first-read-sets", "read-series", "one-value", "new-row", "curve", "many-series", "frame",
     "open-index", "ls", "runs-table", "runs-table-written", "whole-table", "team-table",
     "lightning", "ignite-profilers", "server-points", "server-many", "server-reads", "claims",
     "server-chart", "server-memory", "neptune-calls", "neptune-operations", "neptune-attributes",
     "neptune-client", "page", "page-cold", "page-table", "page-idle", "page-curves",
-    "page-charts", "page-grid", "page-live", "page-hour", "page-training", "seal-artifact", "memory", "import",
+    "page-charts", "page-grid", "page-live", "page-hour", "page-training", "seal-artifact",
+    "memory", "import",
 ]  # fmt: skip
 KEPT = harness.HERE / "results.json"
 PAGE = harness.HERE.parent / "docs" / "benchmarks.md"

@@ -80,7 +80,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "import": footprint.import_time,
 }
 ORDER = [
-    "log-metrics", "shipped", "log-metrics-remote", "captures", "watched-training", "other-numbers",
+    "log-metrics", "log-metrics-remote", "captures", "watched-training", "other-numbers",
     "append", "points-per-second", "sigkill", "journal-bytes", "folded-bytes", "first-read",
     "first-read-sets", "read-series", "one-value", "new-row", "curve", "many-series", "frame",
     "open-index", "ls", "runs-table", "runs-table-written", "whole-table", "team-table",

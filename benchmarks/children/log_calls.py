@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from timed_loop import time_calls
@@ -49,29 +48,6 @@ def sent() -> tuple[Call, Close]:
 
 def captured() -> tuple[Call, Close]:
     return seamark(captures=True)
-
-
-def shipped() -> tuple[Call, Close]:
-    """With a remote: a server of this machine that takes all, in a process of its own."""
-    import subprocess
-
-    import seamark
-
-    server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("taking_server.py"))],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    url = server.stdout.readline().strip()
-    run = seamark.init_run(**captures_of(on=False), remote=url)
-
-    def close() -> None:
-        run.stop()
-        server.kill()
-        server.wait()
-
-    return run.log_metrics, close
 
 
 def timestamp() -> tuple[Call, Close]:
@@ -150,7 +126,7 @@ def tensorboard() -> tuple[Call, Close]:
 CONTESTANTS = {
     one.__name__: one
     for one in (
-        *(empty, seamark, captured, shipped, csv, tensorboard),
+        *(empty, seamark, captured, sent, csv, tensorboard),
         *(timestamp, numpy_step, append, append_mapping),
     )
 }
@@ -159,6 +135,6 @@ NUMBERS = {"float32": float32, "tensors": tensors}
 
 if __name__ == "__main__":
     name, calls, metrics = sys.argv[1:]
-    call, close = CONTESTANTS.get(name, seamark)()
+    call, close = CONTESTANTS["seamark" if name in NUMBERS else name]()
     number = NUMBERS[name]() if name in NUMBERS else float
     time_calls(call, close, int(calls), int(metrics), number)

@@ -22,7 +22,6 @@ SHOWN = {
     "baseline": "os.write, 32 bytes a metric",
     "seamark": "**Seamark**",
     "captured": "Seamark, captures on",
-    "shipped": "Seamark, sent to a server of this machine meanwhile",
     "csv": "Lightning CSVLogger (its writer, saving every 100 calls)",
     "tensorboard": "TensorBoard SummaryWriter",
     "empty": "(an empty call: the loop itself)",
@@ -37,7 +36,6 @@ def cost_of_a_call(bench: Bench) -> Iterator[Result]:
             "baseline": partial(child, "baseline_oswrite.py", calls, 10),
             "seamark": partial(child, "log_calls.py", "seamark", calls, 10),
             "captured": partial(child, "log_calls.py", "captured", calls, 10),
-            "shipped": partial(child, "log_calls.py", "shipped", calls, 10),
             "empty": partial(child, "log_calls.py", "empty", calls, 10),
         }
     )
@@ -77,7 +75,6 @@ def cost_of_a_call(bench: Bench) -> Iterator[Result]:
         bench.rounds,
     )
     yield _captures(taken["seamark"], taken["captured"], bench)
-    yield _shipped(taken["seamark"], taken["shipped"], bench)
 
 
 def _captures(off: Sequence[Sample], on: Sequence[Sample], bench: Bench) -> Result:
@@ -91,22 +88,6 @@ def _captures(off: Sequence[Sample], on: Sequence[Sample], bench: Bench) -> Resu
         note=(
             "What is captured once, on a thread, at the start. Met means that it is under 1 % of "
             "one core from the first minute on; what goes on meanwhile has a row of its own."
-        ),
-        rounds=bench.rounds,
-    )
-
-
-def _shipped(off: Sequence[Sample], on: Sequence[Sample], bench: Bench) -> Result:
-    more = middle(on, "median_us") / middle(off, "median_us")
-    return Result(
-        "shipped",
-        "The median of the same with a remote that takes all, beside without",
-        "≤ 1.1 x",
-        f"{more:.2f} x ({middle(on, 'median_us'):.2f} µs)",
-        more <= 1.1,
-        note=(
-            "A call does nothing for a remote. What a thread does, on the same core where there is "
-            "no other, is in the CPU of the table above: it compresses and sends what was written."
         ),
         rounds=bench.rounds,
     )

@@ -111,6 +111,39 @@ def test_workers_record_in_journals_of_their_own_or_leave_no_trace(tmp_path, met
     assert reader["sys/state"].fetch() == "completed"
 
 
+def test_end_of_a_forked_helper_does_not_change_the_state(tmp_path):
+    """It owns none, though it records: not by its exit, an exception, `stop` or SIGTERM."""
+    told = script(
+        tmp_path,
+        """
+        run = begin()
+        run.log_metrics({"a": 1.0}, 0)
+        codes, states = [], []
+        ends = ["sys.exit(0)", "raise ValueError", "run.stop()", "with run: sys.exit(0)"]
+        for step, end in enumerate([*ends, "os.kill(os.getpid(), signal.SIGTERM)"]):
+            pid = os.fork()
+            if not pid:
+                sys.stderr = open(os.devnull, "w")
+                run.log_metrics({"child": 1.0}, step)
+                exec(end)
+                sys.exit(0)
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            states.append(run["sys/state"].fetch())
+        run.log_metrics({"a": 1.0}, 1)
+        run.stop()
+        states.append(run["sys/state"].fetch())
+        print(json.dumps([codes, states]))
+        """,
+    )
+    assert told == [[0, 1, 0, 0, -15], ["running"] * 5 + ["completed"]]
+    found = headers(tmp_path)
+    assert [header["owner"] for header in found] == [True] + [False] * 5
+    assert {header["continues"] for header in found[1:]} == {found[0]["writer"]}
+    reader = read(tmp_path)
+    assert steps(reader, "child") == [0, 1, 2, 3, 4]
+    assert steps(reader, "a") == [0, 1]
+
+
 def test_handlers_that_record_lose_and_double_nothing(tmp_path):
     """They strike all over our code, and each other: a timer at each few of its calls."""
     run = init_run("p", root=tmp_path / "root", custom_run_id="job", **QUIET)

@@ -90,6 +90,7 @@ def test_files_outside_the_folder_of_the_training_are_refused(training, cli, roo
         {**file, "path": ["d"], "tmp_file_name": "../../../../up.txt"},
         {**file, "path": ["e"], "tmp_file_name": "link"},
         {"type": "UploadFileSet", "path": ["f"], "file_globs": [f"{secret.parent}/*"]},
+        {"type": "UploadFileSet", "path": ["g"], "file_globs": [f"{training}/linked.*"]},
         {"type": "TrackFilesToArtifact", "path": ["h"], "entries": [[str(secret), None]]},
         {**file, "path": ["i"], "file_path": f"{training}/up.txt"},
     ]
@@ -98,7 +99,7 @@ def test_files_outside_the_folder_of_the_training_are_refused(training, cli, roo
         for at, one in enumerate(operations, 34):
             lines.write(json.dumps({"obj": one, "version": at, "at": 1795393400.0}) + "\n")
     result = cli("import", "neptune", folder, "--project", "digits")
-    assert (result.exit_code, "behind links (8, the first: set: " in result.stderr) == (0, True)
+    assert (result.exit_code, "behind links (9, the first: set: " in result.stderr) == (0, True)
     assert not any(b"not yours" in content for content in held().values())
     with imported(cli) as run:
         assert [each for each in "abcdei" if run.exists(each)] == ["i"]

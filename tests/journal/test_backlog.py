@@ -57,6 +57,19 @@ def test_steps_left_out_go_on_while_rows_wait(writer, disk, journals):
     assert texts(frames) == ["x" * 5000]
 
 
+def test_a_series_that_was_deleted_while_it_waited_starts_anew(writer, disk, journals):
+    disk.fill()
+    for _ in range(3):
+        writer.append_row({"a": 1.0})
+    writer.append_op({"op": "delete", "paths": ["a"], "text": ""})
+    writer.forget("a")
+    writer.append_row({"a": 1.0})
+    disk.free()
+    for _ in range(3):
+        writer.append_row({"a": 1.0})
+    assert steps(journals()[0]) == [0, 1, 2, 0, 1, 2, 3]
+
+
 def test_bytes_that_wait_are_bounded(writer, disk, monkeypatch):
     monkeypatch.setattr(segment, "MAX_BYTES", 1000)
     disk.fill()

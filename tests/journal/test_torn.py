@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 
 import pytest
 from journal_frames import header, points, rows, say, texts
@@ -129,6 +130,33 @@ def test_waiting_records_are_written_once(begun, disk, journals, strike, part):
     assert texts(frames) == ["before", "a", "b", "after"]
     assert points(frames) == [("x", 1, 1)]
     assert begun.dropped == {}
+
+
+def test_ctrl_c_while_catching_up_doubles_nothing(
+    open_writer, disk, journals, folder, interrupt_at
+):
+    """KeyboardInterrupt at any of our own calls: each waiting record is there once, in order."""
+    interrupted = 0
+    for number in range(1, 200, 3):
+        writer = open_writer()
+        say(writer, "before")
+        disk.room = 0
+        for word in ("a", "b", "c"):
+            say(writer, word, word.upper())
+            writer.append_row({word: 1.0, "all": 1.0}, 1)
+        disk.room = float("inf")
+        with interrupt_at(number) as hit:
+            say(writer, "then")
+        interrupted += len(hit)
+        say(writer, "after")
+        (frames,) = journals()
+        found = [text for text in texts(frames) if text != "then"]
+        assert found == ["before", "a", "A", "b", "B", "c", "C", "after"]
+        assert rows(frames) == 3
+        assert writer.dropped == {}
+        writer.close()
+        shutil.rmtree(folder.path)
+    assert interrupted > 50
 
 
 @pytest.mark.parametrize("part", [0, 10, 40, 10_000])

@@ -11,6 +11,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import sqlalchemy as sa
+
+from seamark.index.file import is_damaged
 
 pytest.importorskip("fastapi")
 
@@ -326,3 +329,13 @@ def test_an_index_that_is_deleted_or_damaged_is_made_again(runs):
             if answer.status_code == 200 and answer.json()["answer"]["table"]["total"] == 4:
                 break
             assert answer.status_code in {200, 503}, answer.text
+
+
+def test_an_error_whose_query_mentions_damage_is_no_damage():
+    """An error of SQLAlchemy has the statement and its values, too; the index is not made anew."""
+    looked_for = {"name": "malformed, not a database"}
+    busy = sqlite3.OperationalError("interrupted")
+    bad = sqlite3.DatabaseError("database disk image is malformed")
+    assert not is_damaged(sa.exc.OperationalError("SELECT ...", looked_for, busy))
+    assert is_damaged(sa.exc.DatabaseError("SELECT ...", {}, bad))
+    assert is_damaged(bad)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from seamark.server.views import MOST_ADDRESS
+
 pytest.importorskip("fastapi")
 
 from at_once import at_once
@@ -262,6 +264,13 @@ def test_the_lock_of_views_is_shared_by_the_group_and_follows_no_link(tmp_path):
     with pytest.raises(NotWritable, match=f"cannot write to {lock}: "):
         put(views, "b", "?1")
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_longest_view_is_read(tmp_path):
+    """Quotation marks take two characters in its file."""
+    put(FolderViews(tmp_path), "\U0001f600" * 100, '"' * MOST_ADDRESS)
+    (found,) = FolderViews(tmp_path).read("p").values()
+    assert found.address == '"' * MOST_ADDRESS
 
 
 def test_other_files_in_a_root_are_no_views(root, tmp_path):

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 import seamark
+from seamark.blobs import BlobWriter
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import JournalWriter
 from seamark.process.rank import current_rank
-from seamark.values import parameters, shown, to_floats, to_time_ns
+from seamark.types import File
+from seamark.values import histograms, parameters, shown, to_floats, to_time_ns
 
 SOURCE = str(Path(seamark.__file__).parent)
 
@@ -121,6 +123,13 @@ def test_interrupt_is_heard_where_values_and_ranks_are_looked_at(work):
     strike_everywhere(lambda: work)
 
 
+def test_interrupt_is_heard_where_tensors_are_looked_at():
+    torch = pytest.importorskip("torch")
+    tensors = {"a": torch.ones(3), "b": torch.ones(2, dtype=torch.complex64)}
+    strike_everywhere(lambda: lambda: histograms(tensors, 4))
+    strike_everywhere(lambda: lambda: to_floats({"a": torch.tensor(1.0), **tensors}))
+
+
 @some_or_all
 def test_interrupt_is_heard_in_the_journal_and_loses_nothing(tmp_path, every):
     writers: list[JournalWriter] = []
@@ -144,3 +153,30 @@ def test_interrupt_is_heard_in_the_journal_and_loses_nothing(tmp_path, every):
     for writer in writers:
         writer.close()
         assert not writer.dropped
+
+
+@some_or_all
+def test_interrupt_is_heard_during_uploads_and_changes_nothing(tmp_path, every):
+    """Uploads fall back from one way of keeping bytes to another; this is no reason to."""
+    source = tmp_path / "file.bin"
+    source.write_bytes(b"x" * 1000)
+    made: list[tuple[JournalWriter, BlobWriter]] = []
+    troubles: list[object] = []
+
+    def make():
+        folder = RunFolder(tmp_path / "root", "p", f"r{len(made)}")
+        writer = JournalWriter(folder, dict, sync_s=3600.0)
+        lane = BlobWriter(folder, writer.append_op, lambda *given: troubles.append(given))
+        made.append((writer, lane))
+
+        def work():
+            lane.upload("a", File.from_content(b"y" * len(made)))
+            lane.upload("b", File.from_path(source))
+
+        return work
+
+    strike_everywhere(make, every)
+    for writer, lane in made:
+        lane.close(60)
+        writer.close()
+    assert troubles == []

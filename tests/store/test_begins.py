@@ -75,6 +75,20 @@ def test_each_attempt_begins_with_its_first_point(store, engines, history):
 
 
 @pytest.mark.usefixtures("packed")
+def test_an_earlier_attempt_of_which_a_process_goes_on_may_begin_later(store, engines, builder):
+    first = builder("a", attempt=0)
+    first.row({"acc": 1.0}, 0)
+    second = builder("b", attempt=1, t=first.t + S)
+    late = builder("c", attempt=0, owner=False, rank=1, t=second.t + 2 * S)
+    for step in range(200):
+        second.row({"loss": 1.0}, step)
+        late.row({"loss": 2.0}, step + 0.5)
+    reader = engines.fold(store, "r", [first, second, late])
+    assert begun(reader, "loss") == expected(reader, "loss")
+    assert [one[:2] for one in begun(reader, "loss")] == [(0, 0.5), (1, 0.0)]
+
+
+@pytest.mark.usefixtures("packed")
 def test_a_series_that_is_recorded_anew_begins_there(store, engines, builder):
     journal = builder("a", attempt=1)
     for step in range(300):
@@ -85,6 +99,16 @@ def test_a_series_that_is_recorded_anew_begins_there(store, engines, builder):
     reader = engines.fold(store, "r", [journal])
     assert begun(reader, "loss") == expected(reader, "loss")
     assert begun(reader, "loss")[0][:2] == (1, 500.0)
+
+
+@pytest.mark.usefixtures("packed")
+def test_a_beginning_has_the_time_that_its_point_was_given(store, engines, builder):
+    journal = builder("a", attempt=0)
+    journal.row({"loss": 1.0}, 7, time=5 * S)
+    for step in range(200):
+        journal.row({"loss": 1.0}, step)
+    journal.row({"loss": 1.0}, 300, time=2 * S)
+    assert begun(engines.fold(store, "r", [journal]), "loss") == [(0, 7.0, 5 * S)]
 
 
 @pytest.mark.usefixtures("packed")

@@ -79,6 +79,19 @@ def test_a_smoothed_line_is_the_same_in_every_window(cut, points, low, span, wid
             assert math.isnan(mean) or mean == pytest.approx(at[x], rel=1e-9, abs=rounding)
 
 
+def test_a_logarithmic_axis_has_points_in_each_decade(cut):
+    """Parts are equally wide in log2 x; what has no logarithm is counted beside the axis."""
+    step = np.concatenate([np.arange(-50.0, 1.0), np.arange(1.0, 1e6)])
+    drawing = draw_series(cut(step, np.ones(len(step)), 16384), 1000, log_x=True)
+    assert drawing.left_out == 51
+    for decade in range(1, 6):
+        first = drawing.curve.first_step
+        assert ((first >= 10**decade) & (first < 10 ** (decade + 1))).sum() >= 20
+    low = draw_series(cut(step, np.ones(len(step)), 16384), 1000, log_x=True, low=-20.0, high=8.0)
+    assert low.left_out == 51
+    assert low.curve.first_step.tolist() == list(range(1, 9))
+
+
 def plain_mean(step, value, x, window):
     """Return the mean around x in exact arithmetic, and how large the numbers in it are."""
     inside = (step >= x - window / 2) & (step < x + window / 2) & np.isfinite(value)

@@ -139,6 +139,8 @@ def test_naive_datetime_is_local_time():
     found = back(naive)
     assert found == naive.astimezone()
     assert found.utcoffset() is not None
+    last = datetime(9999, 12, 31, 23, 59)  # noqa: DTZ001
+    assert back(last).utcoffset() is not None
 
 
 @dataclass

@@ -299,6 +299,29 @@ def test_late_data_of_an_earlier_attempt_changes_nothing_newer():
     assert sender.known()[first.path.name] == first.path.stat().st_size
 
 
+def test_a_path_changes_its_kind_there_as_here():
+    """In one attempt, and from one to the next; the file of the last attempt stays."""
+    for at in range(4):  # names of journals, by which they might be sorted, are random
+        given = {"project": "demo", "custom_run_id": f"run {at}"}
+        with seamark.init_run(**given) as run:
+            run["x"] = 1
+            run["was/a"] = 1
+            del run["was"]
+            run["was"] = 2
+            run["model"].upload(file("first"))
+        place = Place()
+        if at % 2:
+            send_all(place, run)
+        with seamark.init_run(**given) as run:
+            del run["x"]
+            run["x"].append(1.5, step=4)
+            run["model"].upload(file("second"))
+        send_all(place, run)
+        assert place.points("x") == [(4, 1.5)], at
+        assert (place.value("was"), place.value("model")) == (2, "second"), at
+        assert not [path for path in place.held if path.startswith("was/")]
+
+
 def test_a_file_whose_upload_failed_is_sent_by_the_next_process():
     """The journal counts as sent up to the record that names the file; no point comes twice."""
     with seamark.init_run("demo") as run:

@@ -318,6 +318,7 @@ PACKAGES = {
     "more than there is": gzip.compress(package(ONE, claimed=1 << 40)),
     "less than nothing": gzip.compress(package(ONE, claimed=(1 << 88) - 512)),
     "out": gzip.compress(package(("../../out", FILE, b"x"))),
+    "absolute": gzip.compress(package(("/etc/out", FILE, b"x"))),
     "long": gzip.compress(package(("x/" * 5000 + "y", FILE, b"x"))),
     "a bomb": gzip.compress(package(("a", FILE, bytes(2 << 20)))),
 }

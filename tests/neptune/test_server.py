@@ -402,3 +402,28 @@ def test_points_are_kept_once_if_the_client_was_gone_before_the_answer(here, mon
         monkeypatch.setattr(log, "_REPEAT_NS", soon_ns)
         client.ok("executeOperations", data, experimentId=run["id"])
     assert values("soon") == [1, 1]
+
+
+def test_texts_of_bodies_are_limited_and_may_have_nul(admin):
+    """Queries may be long; paths are never left out."""
+    project, long = "bodies/texts", "x" * 9000
+    run = admin.new_run(project, customId="a\0b", gitInfo={"commit": "unknown"})
+    assert "source_code/git" not in admin.shown(run)
+    assert admin.new_run(project, customId="a\0b")["id"] == run["id"]
+    assert (
+        admin.call("createExperiment", {"projectIdentifier": project, "customId": long})[0] == 400
+    )
+
+    def table(**given):
+        query = {"projectIdentifier": project, "type": "run"}
+        status, told = admin.call("searchLeaderboardEntries", given, **query)
+        return status, told.get("matchingItemCount", told.get("title"))
+
+    for text in ("a\0b", long):
+        assert table(query={"query": f'`sys/name`:string = "{text}"'}) == (200, 0)
+    assert table(attributeFilters=[{"path": "a\0b"}]) == (200, 1)
+    for filters in ([{}], [{"path": None}]):
+        told = (400, "attributeFilters: expected a path in each")
+        assert table(attributeFilters=filters) == told
+    assert table(attributeFilters=[{"path": long}])[0] == 400
+    assert table(sorting={"sortBy": {"name": "\ud800"}})[0] == 400

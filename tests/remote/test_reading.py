@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from datetime import datetime, timezone
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from proxy import Trouble, proxied
 
 pytest.importorskip("fastapi")
 
@@ -124,6 +126,27 @@ def test_arguments_come_before_the_environment(root, server, monkeypatch, caplog
         init_run(with_id="flat", mode="read-only", **here)
     with pytest.raises(RunNotFoundError, match="does not exist"):  # as the server answers
         init_run(custom_run_id="no", remote=server.url, mode="read-only", **here)
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["ends", "reset"])
+@pytest.mark.thorough
+def test_a_download_continues_where_it_broke_off(catalog, server, tmp_path, *, reset):
+    at = urlsplit(server.url)
+    ref = ref_of("steep", catalog)
+    model = catalog.view(*ref).attribute("model")
+    with (
+        proxied(
+            (str(at.hostname), int(at.port or 0)),
+            lambda _: Trouble(after_answered=100_000, reset=reset),
+        ) as proxy,
+        RemoteCatalog(Connection(proxy.url, server.token)) as slow,
+    ):
+        slow._known_runs.add(ref)
+        contents = slow.view(*ref).contents
+        assert contents.read(model.value, "model") == b"steep" * 50_000
+        assert proxy.count <= 5
+        contents.write(model.value, tmp_path / "model.bin", "model")
+        assert (tmp_path / "model.bin").read_bytes() == b"steep" * 50_000
 
 
 def test_missing_contents_are_reported(catalog):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import closing
 
+import msgspec
 import pytest
 
 import seamark
 from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader
+from seamark.remote.protocol import RemoteError, RunKey
+from seamark.remote.schemes import open_remote
 
 RUN = "0123456789abcdef"
 
@@ -45,6 +49,17 @@ def test_families_steps_attempt_and_times_continue(begin, keeper):
     assert list(again["train/loss"].fetch_values()["step"]) == [42]
 
 
+def test_a_clock_far_ahead_is_not_followed(begin, keeper, caplog):
+    """As with journals on this disk."""
+    far = 1_900_000_000 * 10**9
+    keeper.openings["p", RUN] = opening(far)
+    run = begin(remote=keeper.url, with_id=RUN)
+    run["a"] = 1
+    run.stop()
+    assert header(run)["prior_t"] < far
+    assert any("over an hour ahead" in each.getMessage() for each in caplog.records)
+
+
 @pytest.mark.parametrize(
     "odd",
     [
@@ -62,6 +77,18 @@ def test_odd_answers_are_ignored(begin, keeper, odd):
     run["y"].append(1.0)
     run.stop()
     assert header(run)["attempt"] == 0
+
+
+def test_an_answer_that_lacks_a_fact_is_refused(keeper):
+    """A run without journals would count as copied."""
+    told = msgspec.msgpack.encode({"answer": opening(1)})
+    keeper.openings["p", RUN] = opening(1)
+    keeper.meddle = lambda _, path, __: (200, told, {}) if path.endswith("/opening") else None
+    with (
+        closing(open_remote(keeper.url, None)) as remote,
+        pytest.raises(RemoteError, match="missing"),
+    ):
+        remote.opening(RunKey("p", RUN), 5)
 
 
 def test_records_of_projects_are_sent(keeper, tmp_path):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 from command import app
 from recording import QUIET
+from server_waits import until
 
 import seamark
 from seamark import errors
@@ -102,3 +105,36 @@ def test_without_an_answer_only_this_disk_is_searched_for_duplicates(begin, tmp_
         one for one in caplog.records if "was not searched for the same run" in one.getMessage()
     ]
     assert len(told) == 1
+
+
+def test_models_of_two_machines_are_sent_later(there, server, monkeypatch):
+    """With ``sync``; of two versions with one number, the earlier keeps it."""
+    made = []
+    for name in ("one", "two"):
+        given = {**there(name), "mode": "offline"}
+        with seamark.init_model(key="M", **given):
+            pass
+        with seamark.init_model_version(model="M", **given) as version:
+            version["from"] = name
+            made.append(version.id)
+    for name in ("two", "one", "one"):
+        words = ["sync", "--root", str(there(name)["root"]), "--to", server.url]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+    with seamark.init_model("M", mode="read-only", **there("three")) as model:
+
+        def numbers():
+            rows = model.fetch_model_versions_table().to_rows()
+            return {row["sys/id"]: row["sys/version"] for row in rows}
+
+        until(lambda: numbers() == {made[0]: 1, made[1]: 2})  # a server that is busy folds later
+    with seamark.init_model_version("M-2", mode="read-only", **there("three")) as read:
+        assert (read.id, read["from"].fetch()) == (made[1], "two")
+    monkeypatch.setenv("SEAMARK_REMOTE", server.url)
+    project = there("one")["project"]
+    for words in (["tag", f"{project}/M-2", "--add", "good"], ["trash", f"{project}/M"]):
+        assert CliRunner().invoke(app, words).exit_code == 0
+    shown = CliRunner().invoke(app, ["show", f"{project}/M-2", "--json"]).stdout
+    assert json.loads(shown)["attributes"]["sys/tags"]["value"] == ["good"]
+    refused = CliRunner().invoke(app, ["purge", "--yes", "--project", project])
+    assert "has 2 versions that would be deleted with it" in refused.output

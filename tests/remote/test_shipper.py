@@ -399,6 +399,22 @@ def test_each_process_sends_its_own_journal(keeper, tmp_path):
     assert len(kept) >= 2
 
 
+def test_stopping_one_object_of_a_run_keeps_sending_for_the_others(begin, keeper):
+    first = begin(remote=keeper.url, custom_run_id="x")
+    second = begin(remote=keeper.url, custom_run_id="x")
+    first["a"], second["b"] = 1, 1
+    first.stop()
+    (shipper,) = shippers.known(keeper.url)
+    assert shipper.wait(60)
+    shipper._stop_if_idle()  # nothing is left to be sent
+    assert len(shipper._shipments) == 1
+    second["b"] = 2
+    second.stop()
+    assert first.id == second.id
+    assert kept_like(second, keeper)
+    until(lambda: not any(keeper.url in each.name for each in threading.enumerate()))
+
+
 def test_an_exit_without_stop_sends_the_rest(keeper, tmp_path):
     code = SCRIPT + "run.log_metrics({'a': 1.0}, step=1)\nrun.session.ending.rest()\n"
     out, _ = run_script(code, str(tmp_path / "root"), keeper.url)

@@ -133,6 +133,24 @@ def test_names_lead_nowhere_and_make_nothing(here):
     assert not any(each.project.startswith("names") for each in here.server.kept.runs())
 
 
+def test_endless_or_packed_json_is_refused(here):
+    json_type = {"Content-Type": "application/json"}
+    bodies: list[tuple[bytes, dict[str, str]]] = [
+        (b"[" * 500_000, {}),
+        (b'{"limit": ' + b"9" * 500_000 + b"}", {}),
+        (b'{"limit": 1e999999}', {}),
+        (b'{"limit": NaN}', {}),
+        (b"\x1f\x8b\x08" + bytes(1000), {"Content-Encoding": "gzip"}),
+        (json.dumps({"query": "(" * 16_000}).encode(), {}),
+    ]
+    for body, headers in bodies:
+        for token, refused in ((here.token, {400, 413, 415, 422}), ("", {401, 413, 415})):
+            answer = ask(here.url, "POST", "read/table", token, body, {**json_type, **headers})
+            assert answer.status in refused, (body[:20], answer.body[:200])
+            assert set(answer.json()) >= {"error", "hint"}
+    assert ask(here.url, "GET", "").status == 200
+
+
 def test_token_is_in_no_answer_and_no_log(here, caplog):
     mine = token_for(here, "careless", "careless/x")
     for path in (f"runs/{mine}/x/journals", f"read/table?query={mine}", f"accounts/tokens/{mine}x"):

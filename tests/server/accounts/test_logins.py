@@ -138,7 +138,7 @@ def test_error_of_a_database_is_not_shown(caplog, monkeypatch):
     assert "secret" not in caplog.text + str(refusal.detail)
 
 
-def test_repeated_refusals_are_logged_once_a_minute(monkeypatch, caplog):
+def test_repeated_refusals_are_logged_once_a_minute(monkeypatch, caplog, logins, accounts):
     now = [1000.0]
     monkeypatch.setattr(failures, "_logged_kinds", {})
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -149,3 +149,10 @@ def test_repeated_refusals_are_logged_once_a_minute(monkeypatch, caplog):
     now[0] += 60
     refusal_of(later("busy", "too many"))
     assert caplog.messages[2:] == ["refused (503): too many (and 2 times since the last line)"]
+    made = accounts.first_admin()
+    accounts.revoke(made.prefix)
+    for secret in (made.secret, "seamark_" + "x" * 52, made.secret):
+        assert status_of(logins, bearing(secret), "192.0.2.1") == 401
+    assert len(caplog.messages[3:]) == 2
+    assert all(" from 192.0.2.1: " in line for line in caplog.messages[3:])
+    assert made.secret not in caplog.text

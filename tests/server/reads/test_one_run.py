@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import threading
 from typing import Any
@@ -240,7 +241,7 @@ def test_records_of_a_stranger_open_no_file_and_no_process_of_the_server(here, t
 
 
 def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
-    """The next one goes on; a place to go on that cannot be is refused."""
+    """The next one goes on; a place to go on that cannot be is refused, or begins anew."""
     monkeypatch.setattr(routes, "MAX_POINTS", 400)
     here.put("run0", journal(), journal("two"))
     made = JournalBuilder()
@@ -254,12 +255,37 @@ def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
             [("epoch", False, 400)],
             [("epoch", False, 1)],
         ]
+        monkeypatch.setattr(routes, "MAX_POINTS", 300)
+        assert in_parts(asks, paths=[*paths, "nothing"]) == [
+            *([("loss", begins, 300)] for begins in (True, False)),
+            [("none", True, 0), ("epoch", True, 299)],
+            [("epoch", False, 300)],
+            [("epoch", False, 1), ("nothing", True, 0)],
+        ]
+        assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
+
         # A series over what a server reads at once, as a whole and its last points.
         monkeypatch.setattr(routes, "MAX_POINTS", 64)
         monkeypatch.setattr(routes, "_MAX_READ_POINTS", 200)
         monkeypatch.setattr(run, "_MAX_LIMIT", 200)
+        asked = {**RUN, "paths": ["loss"]}
         assert [len(part) for part in in_parts(asks, paths=["loss"], limit=201)] == [1] * 4
         assert in_parts(asks, paths=["loss"], limit=60) == [[("loss", True, 60)]]
+        first = asks.told("points", **asked)
+        assert len(first.answer[0].points) == 64
+        place = json.loads(first.next)
+        assert place[:3] == ["team/x", "run0", "loss"]
+        (step, done, hidden) = place[3]
+        wrong_numbers = ([step, 1e9, hidden], [step, -1, hidden])
+        for wrong in ([step, done], ["nan", done, hidden], *wrong_numbers, [step, done, "x"], "x"):
+            refused = asks.refused("points", **asked, next=json.dumps([*place[:3], wrong]))
+            assert refused[0] == 422, wrong
+        changed = json.dumps([*place[:3], [step, done, hidden + 1]])
+        for odd in (changed, json.dumps([*place[:2], "none", place[3]])):
+            (anew,) = asks.read("points", **asked, next=odd)
+            assert anew.begins
+            assert same(anew.points, first.answer[0].points)
+
         monkeypatch.setattr("seamark.server.answering.MAX_ANSWER_BYTES", 1000)
         texts, following, log = [], "", {"project": FIRST, "run": "texts", "path": "log"}
         while following is not None:

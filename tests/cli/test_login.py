@@ -12,15 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from seamark.remote.http.address import keep_token
-
 pytest.importorskip("fastapi")
 
 from asking import answering
 
 import seamark
 from seamark.errors import ArgumentError
-from seamark.remote.http.address import credentials_file
+from seamark.remote.http.address import credentials_file, keep_token
 from seamark.remote.protocol import RemoteError
 
 

@@ -19,8 +19,6 @@ from urllib.parse import quote_from_bytes, urlencode, urlsplit
 
 import pytest
 
-from seamark.neptune.server.series import Upload
-
 pytest.importorskip("fastapi")
 
 import urllib3
@@ -28,6 +26,7 @@ from neptune_requests import good, make, operations
 
 import seamark
 from seamark.neptune.server.answers import BY_NAME
+from seamark.neptune.server.series import Upload
 
 WORDY = "rough/wordy"
 """A project for long values, so that answers about the others stay short."""

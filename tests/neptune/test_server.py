@@ -14,12 +14,6 @@ from urllib.parse import urlencode
 
 import pytest
 
-from seamark.journal.format import Kind, salt_of
-from seamark.journal.frames import walk
-from seamark.neptune.server import operations
-from seamark.neptune.server.log import Batch, RunState
-from seamark.neptune.server.projects import Container
-
 pytest.importorskip("fastapi")
 
 import urllib3
@@ -28,12 +22,14 @@ from neptune_client import Client
 from served import whole_server
 from server_waits import until
 
-from seamark.neptune.server import log, projects
+from seamark.journal.format import Kind, salt_of
+from seamark.journal.frames import walk
+from seamark.neptune.server import log, operations, projects
 from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
 from seamark.neptune.server.containers import digest_of
-from seamark.neptune.server.log import Log
+from seamark.neptune.server.log import Batch, Log, RunState
 from seamark.neptune.server.operations import Changes
-from seamark.neptune.server.projects import find_run, parse_container_id
+from seamark.neptune.server.projects import Container, find_run, parse_container_id
 from seamark.neptune.server.table import translate_query
 from seamark.server.state import open_server
 

@@ -11,16 +11,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-import sqlalchemy as sa
-
-from seamark.index.file import is_damaged
 
 pytest.importorskip("fastapi")
 
+import sqlalchemy as sa
 from page_served import HTML, PNG, PROJECT, Clock, page, read, record
 
 import seamark
-from seamark.index.file import index_path
+from seamark.index.file import index_path, is_damaged
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.reading.codec import Table, unpack

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from seamark.server.views import MOST_ADDRESS
-
 pytest.importorskip("fastapi")
 
 from at_once import at_once
@@ -23,7 +21,7 @@ from served import served
 
 from seamark.page.editing import NotWritable
 from seamark.page.views import FolderViews
-from seamark.server.views import View
+from seamark.server.views import MOST_ADDRESS, View
 
 PROJECT = "team/vision"
 ADDRESS = "?v=1&sort=train%2Floss&pinned=val/loss&unheard=of"

@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from proxy import Trouble, proxied
 
 pytest.importorskip("fastapi")
 
+from proxy import Trouble, proxied
 from recording import QUIET
 
 from seamark import init_project, init_run

@@ -6,8 +6,6 @@ import time
 
 import pytest
 
-from seamark.process.liveness import Evidence
-
 pytest.importorskip("fastapi")
 
 from click.testing import CliRunner
@@ -19,6 +17,7 @@ import seamark
 from seamark.journal.folder import iter_runs
 from seamark.journal.format import Kind
 from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.process.liveness import Evidence
 from seamark.remote.unrecorded_ends import observations_of
 
 TRAINING = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,26 @@ def test_a_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
     assert sorted(names(run)) == ["a"]
     files.settle()
     assert names(run) == {}
+
+
+def test_a_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
+    """A time limit means to stop the training, wherever it is; nothing was lost by that."""
+
+    def limit(*_):
+        raise TimeoutError
+
+    def interrupted(*_):
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, limit)
+    try:
+        files = CheckpointSet(run, "model/checkpoints", probe=interrupted)
+        with pytest.raises(TimeoutError):
+            update(files, save("1.ckpt"))
+        with seamark.init_run(with_id=run.id, **QUIET) as later:
+            later["begun"] = True
+            monkeypatch.setattr(later.session.recorded, "local_reader", interrupted)
+            with pytest.raises(TimeoutError):
+                CheckpointSet(later, "model/checkpoints").adopt("kept")
+    finally:
+        signal.signal(signal.SIGUSR1, before)

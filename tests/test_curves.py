@@ -65,6 +65,23 @@ def test_the_order_of_recording_shows_each_pass(tmp_path, project):
     assert int(parts.drawing.curve.count.sum()) == 5000
 
 
+def test_steps_go_back_only_if_one_process_recorded_them_so(tmp_path, project):
+    with begin(tmp_path) as one, begin(tmp_path, mode="async") as other:
+        for step in range(400):
+            paths = ["loss", "val/loss", "train/loss"] if step % 40 == 39 else ["loss"]
+            for path in paths:
+                one.log_metrics({path: 1.0, "epoch": step // 40}, step=step)
+            other.log_metrics({"loss": 2.0}, step=step // 2)
+        run = one.id
+    for x in ("step", "relative", "time"):
+        for path, count in (("epoch", 420), ("loss", 800)):
+            (found,) = project.fetch_curves(path, run, x=x, points=5_000)
+            assert not found.drawing.falls
+            assert (np.diff(found.drawing.x) >= 0).all()
+            (found,) = project.fetch_curves(path, run, x=x, points=20)
+            assert int(found.drawing.curve.count.sum()) == count
+
+
 def test_points_of_several_processes_are_in_the_order_of_time(tmp_path, project):
     with begin(tmp_path) as one, begin(tmp_path, mode="async") as other:
         for at in range(40):

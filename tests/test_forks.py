@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from command import output_of
 from recording import QUIET
@@ -164,6 +165,39 @@ def test_runs_that_were_forked_from_each_other_are_read_once_each():
         assert values(opened(run), "loss") == [(3.0, 3.0)]
         told = " ".join(output_of("show", run.id).split())
         assert f"forked from a run that is not here, '{parent}'" in told
+
+
+def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch):
+    monkeypatch.setattr("seamark.store.read.inherited.GENERATIONS", 3)
+    runs: list[str] = []
+    for at in range(7):
+        with record(runs[-1] if runs else None, at - 1) as run:
+            run.log_metrics({"loss": float(at)}, at)
+        runs.append(run.id)
+    assert [step for step, _ in values(opened(runs[-1]), "loss")] == [3.0, 4.0, 5.0, 6.0]
+    assert [step for step, _ in values(opened(runs[2]), "loss")] == [0.0, 1.0, 2.0]
+
+
+def test_a_long_fork_is_read_like_a_run_that_recorded_all_of_it():
+    pytest.importorskip("pandas")
+    whole = np.random.default_rng(7).normal(size=60_000)
+    with record(custom_run_id="long") as parent:
+        parent["loss"].extend(whole[:50_000].tolist(), steps=range(50_000))
+    with record("long", 39_999) as child:
+        child["loss"].extend(whole[40_000:].tolist(), steps=range(40_000, 60_000))
+    with record(custom_run_id="plain") as plain:
+        plain["loss"].extend(whole.tolist(), steps=range(60_000))
+    fork, one = opened(child), opened(plain)
+    assert np.array_equal(fork["loss"].fetch_points().value, whole)
+    for limit in (1, 20_000, 20_001, 50_000):
+        ends = fork["loss"].fetch_values(limit=limit)
+        assert ends["step"].tolist() == list(range(60_000 - limit, 60_000))
+    for points in (2, 100, 5000):
+        curves = [run["loss"].fetch_points(points=points) for run in (fork, one)]
+        for name in ("width", "first_step", "last_step", "min", "max", "min_step", "count"):
+            assert np.array_equal(*(getattr(curve, name) for curve in curves)), name
+    read = [run.session.recorded.view().attribute("loss") for run in (fork, one)]
+    assert read[0] == read[1]
 
 
 def test_a_server_reads_a_fork_as_a_folder_does(child, near_server):

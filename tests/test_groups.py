@@ -324,3 +324,24 @@ def test_a_tag_that_a_project_contradicts_later_is_kept_and_shown():
     own = {path: told["attributes"][f"tags/{path}"]["value"] for path in ("team", "n")}
     assert own == {"team": "mine", "n": 1}
     assert told["inherited_tags"]["team"] == {"value": "lab", "project": "team"}
+
+
+def test_runs_and_models_inherit_what_the_project_says_now():
+    with seamark.init_run(project="team/x") as run:
+        run["a"] = 1
+    say("team", team="lab", odd=math.nan)
+    read = seamark.init_run(with_id=run.id, project="team/x", mode="read-only")
+    project = seamark.init_project("team")
+    assert read.tags["team"] == "lab"
+    assert math.isnan(read.tags["odd"])
+    with seamark.init_model(key="NET", project="team/x") as model:
+        model["a"] = 1
+        assert model.tags["team"] == "lab"
+    assert project.fetch_models_table(query='tags/team = "lab"')["sys/id"] == ["NET"]
+    say("team", team="other")
+    assert read.tags["team"] == "other"
+    assert project.fetch_runs_table(columns=["tags/team"])["tags/team"] == ["other"]
+    with seamark.init_project("team") as container:
+        del container["tags"]
+    assert read.tags == {}
+    assert project.fetch_runs_table(columns=["a", "tags/*"]).columns == ["sys/id", "a"]

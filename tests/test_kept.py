@@ -19,6 +19,7 @@ from recording import QUIET
 import seamark
 from seamark import Last, Ring, Statistics
 from seamark.errors import ArgumentError, FamilyError
+from seamark.run.run import make_run
 
 HEAD = f"import seamark, os, signal, sys; from seamark import *; quiet = {QUIET!r}\n"
 
@@ -123,6 +124,30 @@ def test_what_is_kept_is_cleared_copied_forked_and_stopped_as_a_series_is(caplog
     run.log_metrics({"a": 2.0})
     assert caplog.text.count("nothing is recorded") == 1
     assert run["a"].fetch().count == 4
+
+
+def test_loading_a_checkpoint_hides_what_came_after_it():
+    """In the same process and in others; and nothing counts twice."""
+    run = seamark.init_run(**QUIET, keep={"a": Statistics(skip=1)})
+    for each in (100.0, 1.0, 2.0):
+        run.log_metrics({"a": each})
+    state = run.checkpoint_state()
+    run.log_metrics({"a": 1000.0})
+    assert run["a"].fetch().count == 3
+    assert run.resumed(state) is run
+    run.log_metrics({"a": 3.0})
+    found = run["a"].fetch()
+    assert (found.count, found.sum, found.skipped) == (3, 6.0, 1)
+    second = run.checkpoint_state(marked=True)
+    run.log_metrics({"a": 4.0})
+    run.mark_checkpoint()
+    run.log_metrics({"a": 1000.0})
+    run.stop()
+    third = make_run(**QUIET, keep={"a": Statistics()}).resumed(second)
+    third.log_metrics({"a": 5.0})
+    third.stop()
+    found = seamark.init_run(with_id=third.id, mode="read-only")["a"].fetch()
+    assert (found.count, found.sum, found.last) == (5, 15.0, 5.0)
 
 
 def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing(script):

@@ -15,7 +15,8 @@ from journals import headers
 import seamark
 from seamark import errors, exceptions
 from seamark.index.index import Index
-from seamark.journal.folder import iter_runs
+from seamark.journal.folder import RunFolder, iter_runs
+from seamark.run.logbook import LogSession
 
 
 @pytest.fixture
@@ -255,3 +256,17 @@ def test_links_and_odd_names_among_models_mislead_nobody(given, root):
     with pytest.raises(OSError, match="link"):
         seamark.init_model_version(model="RESNET", **given)
     assert not any(outside.iterdir())
+
+
+def test_a_recorded_number_that_is_none_is_ignored(given):
+    for at, number in enumerate((0, 10**9, 1.0, "1", True), 1):
+        ref = ("team/p/.models/RESNET", f"odd{at}")
+        odd = seamark.ModelVersion(LogSession(RunFolder(given["root"], *ref), "offline"))
+        odd.start()
+        odd.session.recorder.values.assign_quietly({"sys/version": number})
+        odd.stop()
+        with seamark.init_model_version(model="RESNET", **given) as version:
+            assert version["sys/version"].fetch() == at, number
+        assert seamark.init_model_version(f"odd{at}", **given).id == f"odd{at}"
+    with pytest.raises(errors.RunNotFoundError):
+        seamark.init_model_version("RESNET-0", **given)

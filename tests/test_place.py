@@ -26,6 +26,15 @@ def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
         seamark.init_run(root="a\0b")
 
 
+def test_a_purged_run_is_not_started_again(tmp_path):
+    run = seamark.init_run(custom_run_id="k", root=tmp_path)
+    run.stop()
+    run.folder.purged_mark.parent.mkdir()
+    run.folder.purged_mark.touch()
+    with pytest.raises(ArgumentError, match="was purged"):
+        seamark.init_run(custom_run_id="k", root=tmp_path)
+
+
 def recorded(root, project="p", **given):
     with seamark.init_run(project, root=root, **QUIET, **given) as run:
         run["val/loss"].append(0.5)

@@ -82,6 +82,21 @@ def test_a_later_change_or_delete_alters_the_hash_and_never_the_revision():
         seamark.init_run(project="t", **QUIET)["sys/content_hash"] = "x"
 
 
+def test_a_hash_is_the_same_whether_it_is_folded_at_once_or_record_by_record():
+    run = seamark.init_run(project="t", params=PARAMS, **QUIET)
+    for step in range(4):
+        run[f"parameters/p{step}"] = float("nan") if step % 2 else 2**70
+        facts(run)
+    run.stop()
+    told = facts(run)
+    with seamark.init_project("t") as project:
+        project.session.recorded.index.rebuild()
+    assert facts(run) == told
+    with seamark.init_project("t") as project:
+        table = project.fetch_runs_table(query=f'sys/content_hash = "{told[0]}"')
+        assert table["sys/id"] == [run.id]
+
+
 def test_a_version_that_is_given_counts_in_the_place_of_the_code(captured):
     found = [facts(begin(params=PARAMS, code_version=version)) for version in ("1", "2", "1")]
     assert all(content == start for content, start, _ in found)

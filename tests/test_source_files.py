@@ -97,6 +97,16 @@ def test_number_and_bytes_of_files_are_limited_and_that_is_said(monkeypatch, cap
     assert "source_files: 7 files are stored" in caplog.text
 
 
+def test_ignored_files_are_left_out():
+    write("train.py", "lib/a.py", "lib/a.log", "lib/keep.log", "build/x.py", "data/big/one.py")
+    write("lib/tmp/b.py", "top.txt", "lib/top.txt", "data/small.py")
+    Path(".git/info").mkdir(parents=True)
+    Path(".git/info/exclude").write_text("data/big\n")
+    Path(".gitignore").write_text("# rules\n*.log\nbuild/\n/top.txt\n.gitignore\n")
+    Path("lib/.gitignore").write_text("!keep.log\ntmp\n")
+    assert kept(".") == {"train.py", "lib/a.py", "lib/keep.log", "lib/top.txt", "data/small.py"}
+
+
 @pytest.mark.parametrize(
     ("targets", "names"),
     [

@@ -345,6 +345,8 @@ class WordlessError(Exception):
     def __str__(self):
         return self.args[0]  # which is no text
 
+    __repr__ = __str__
+
 
 class Broken(dict):
     def items(self):

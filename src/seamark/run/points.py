@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, SeamarkError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_series_path, join_path
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import formattable, let_pass, quietly
 from seamark.reading.browsing import Browsable
 from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
 from seamark.values import Escaped, flatten, is_container, to_float, to_step, to_time_ns
@@ -97,7 +97,7 @@ class Points:
             let_pass(error)
             # Methods of the metrics and of their errors may fail, too.
             count = dict.__len__(metrics) if issubclass(type(metrics), dict) else 1
-            why = error if isinstance(error, SeamarkError) else repr(error)
+            why = error if isinstance(error, SeamarkError) else repr(formattable(error))
             drop("metrics", max(1, count), f"log_metrics: {what}: {why!s:.400}")
             return {}
         if epoch is not None:
